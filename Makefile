@@ -238,12 +238,12 @@ wheel-check: $(STAMP)/dev
 	@$(PY) -m build --wheel --outdir dist . > dist/build.log 2>&1 || { cat dist/build.log; exit 1; }
 	@$(PY) tests/repo/check_wheel.py dist/*.whl
 
-# The screenshots of the browser tests stay in $(OUT)/shots, for people to look at; those of a failure in out/failures.
+# Pages that failed leave screenshots in out/failures; AW_SHOTS=<folder> takes one of what each browser test looks at.
 # SEED is that of property tests, of which an everyday run tries a quarter; `make test-all` tries all, with a new seed.
 # pytest ends with 5 where none of the chosen tests is of a kind.
 SEED   ?= 0
 CHOSEN  = $(PYTEST_ARGS) $(if $(PYTEST_ARGS),|| [ $$? = 5 ])
-PYTEST  = AW_SHOTS="$${AW_SHOTS:-$(abspath $(OUT))/shots}" OMP_NUM_THREADS=1 $(PY) -m pytest -q --hypothesis-seed=$(SEED)
+PYTEST  = OMP_NUM_THREADS=1 $(PY) -m pytest -q --hypothesis-seed=$(SEED)
 SPREAD  = -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 NEEDS_BROWSER = $(STAMP)/dev chromium node js/node_modules/.stamp tests/browser/colab/node_modules/.stamp
 

@@ -211,11 +211,17 @@ def gallery_page(root, tmp_path_factory, worker_id):
 
 
 @pytest.fixture(scope="session")
-def shots(tmp_path_factory):
-    """Folder for screenshots: AW_SHOTS, or a scratch folder."""
-    folder = Path(os.environ.get("AW_SHOTS") or tmp_path_factory.mktemp("shots"))
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
+def screenshot():
+    """Saves what a page or a part of it shows in the folder AW_SHOTS, for people to look at, if it is set."""
+    folder = os.environ.get("AW_SHOTS")
+
+    def save(shown, name, **options):
+        if folder:
+            shown.screenshot(path=Path(folder) / name, **options)
+
+    if folder:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+    return save
 
 
 @pytest.fixture(scope="session")

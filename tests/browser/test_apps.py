@@ -281,7 +281,7 @@ def check_method(page, trace):
     assert page.get_by_text(re.compile("No answer|Waiting")).count() == 0
 
 
-def test_every_reader_has_linked_views_that_their_own_session_answers(app, read, trace, shots):
+def test_every_reader_has_linked_views_that_their_own_session_answers(app, read, trace, screenshot):
     name, _, readers = app
     pages = [read() for _ in range(readers)]  # at once
     for page in pages:
@@ -290,7 +290,7 @@ def test_every_reader_has_linked_views_that_their_own_session_answers(app, read,
         check_removal(page, trace)
         check_method(page, trace)
         assert page.evaluate("window.hacked") is None
-        page.screenshot(path=shots / f"app-{name.split()[-1].lower()}.png")
+        screenshot(page, f"app-{name.split()[-1].lower()}.png")
 
 
 @pytest.mark.parametrize("name", ROWS)

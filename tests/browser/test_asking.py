@@ -23,7 +23,7 @@ def cells(lab):
     return page
 
 
-def test_the_pinned_pair_is_asked_for_and_followed(cells, lab, shots):
+def test_the_pinned_pair_is_asked_for_and_followed(cells, lab, screenshot):
     root = cells.locator(".aw-neuron")
     lab.do("neuron.selection.pinned = (5, 3)")
     for layer, head in ((2, 1), (4, 7)):
@@ -33,10 +33,10 @@ def test_the_pinned_pair_is_asked_for_and_followed(cells, lab, shots):
         assert float(root.locator(".aw-segment b").last.inner_text()) == pytest.approx(exact, rel=1e-3)
     root.locator(".aw-neuron-key:visible").nth(1).click()
     lab.until("[neuron.selection.pinned.query, neuron.selection.pinned.key]", [5, 1])
-    root.screenshot(path=shots / "neuron-lab.png")
+    screenshot(root, "neuron-lab.png")
 
 
-def test_statistics_come_from_the_kernel_and_a_click_selects(cells, lab, shots):
+def test_statistics_come_from_the_kernel_and_a_click_selects(cells, lab, screenshot):
     root = cells.locator(".aw-headgrid")
     root.scroll_into_view_if_needed()
     root.get_by_role("combobox", name="sort by").click()
@@ -49,7 +49,7 @@ def test_statistics_come_from_the_kernel_and_a_click_selects(cells, lab, shots):
     best = lab.ask("list(aw.statistics.head_statistics(trace).top('previous_token', 1)[0][:2])")
     lab.until("[grid.selection.layer, grid.selection.head]", best)
     assert "{}.{}".format(*best) in root.locator(".aw-readout").first.inner_text()
-    root.screenshot(path=shots / "grid-lab.png")
+    screenshot(root, "grid-lab.png")
 
 
 def test_the_button_saves_the_figure_that_python_draws(cells, lab, tmp_path):

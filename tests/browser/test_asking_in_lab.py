@@ -88,9 +88,9 @@ def room(lab):
     return Class(lab)
 
 
-def test_a_click_is_submitted_and_saved(room, shots):
+def test_a_click_is_submitted_and_saved(room, screenshot):
     room.choose(1, 2)
-    room.page.screenshot(path=shots / "asking-chosen.png")
+    screenshot(room.page, "asking-chosen.png")
     assert room.lab.ask("q1.answer") is None  # not submitted yet
     room.question(0).evaluate("el => { el.dataset.same = 'yes'; }")
     room.submit(0)
@@ -98,7 +98,7 @@ def test_a_click_is_submitted_and_saved(room, shots):
     room.lab.rest()
     assert room.question(0).get_attribute("data-same") == "yes"  # it is not drawn anew
     assert room.page.locator(".attnwidgets-question:visible").count() == 0
-    room.page.screenshot(path=shots / "asking-answered.png")
+    screenshot(room.page, "asking-answered.png")
     assert room.lab.ask("q1.answer") == [1, 2]
     room.question(1).get_by_text("all", exact=True).click()
     room.submit(1)

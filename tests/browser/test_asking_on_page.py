@@ -62,7 +62,7 @@ def submit(page, nth=0):
     page.locator(".aw-question").nth(nth).get_by_role("button", name="Submit").click()
 
 
-def test_a_click_in_the_view_is_taken_and_its_receipt_is_pythons(page_of, trace, shots):
+def test_a_click_in_the_view_is_taken_and_its_receipt_is_pythons(page_of, trace, screenshot):
     asked = aw.ask.head("Which head?", view=aw.Explorer(trace), id="q1", points=3)
     page = page_of(asked)
     question = page.locator(".aw-question")
@@ -78,7 +78,7 @@ def test_a_click_in_the_view_is_taken_and_its_receipt_is_pythons(page_of, trace,
     submit(page)
     settle(page)
     assert "paste the receipt, your answer as one line, into your course" in answer_of(question)
-    page.screenshot(path=shots / "asking-page.png")
+    screenshot(page, "asking-page.png")
     page.mouse.click(grid["x"] + 0.5 / 4 * grid["width"], grid["y"] + 0.5 / 3 * grid["height"])
     assert chosen(page) == "head 1.2"  # looking on changes nothing
     asked.answer = (1, 2)
@@ -269,7 +269,7 @@ def test_a_handout_holds_no_key_no_truth_and_no_other_method(trace, folder):
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [480, 760, 1200])
-def test_the_question_and_its_view_are_one_frame(page_of, trace, shots, width, scheme):
+def test_the_question_and_its_view_are_one_frame(page_of, trace, screenshot, width, scheme):
     asked = [
         aw.ask.head("Which head?", view=aw.Explorer(trace), id="q1", points=3, title="question 1 of 6"),
         aw.ask.choice("Which of these?", options=["same", "all", "different"], id="q2"),
@@ -285,7 +285,7 @@ def test_the_question_and_its_view_are_one_frame(page_of, trace, shots, width, s
     page.locator(".aw-question-line").first.press("Enter")
     page.locator(".aw-question-option").nth(1).click()
     settle(page)
-    page.screenshot(path=shots / f"asking-{width}-{scheme}.png", full_page=True)
+    screenshot(page, f"asking-{width}-{scheme}.png", full_page=True)
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "wider than the page"
     if width > 480:
         assert [box.bounding_box()["height"] for box in page.locator(".aw-question").all()] == heights

@@ -127,7 +127,7 @@ def test_a_word_is_one_in_text_boxes_map_and_linked_views(page):
     ],
     indirect=True,
 )
-def test_it_fits_and_keeps_its_height(page, shots):
+def test_it_fits_and_keeps_its_height(page, screenshot):
     view = page.locator(".aw-audio")
     height = view.bounding_box()["height"]
     assert height <= 560
@@ -137,14 +137,16 @@ def test_it_fits_and_keeps_its_height(page, shots):
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     assert [result for result in page.evaluate(CLIPPED) if "audio" in result] == []
     width = page.viewport_size["width"]
-    view.screenshot(path=shots / f"audio-{width}-{view.get_attribute('data-aw-theme')}.png")
+    screenshot(view, f"audio-{width}-{view.get_attribute('data-aw-theme')}.png")
     assert page.locator(".aw-audio-panel").is_visible() == (width > 1100)
 
 
 @pytest.mark.parametrize(
     ("width", "scheme"), [(480, "light"), (760, "dark"), (1200, "light"), (1200, "dark")]
 )
-def test_an_explorer_of_a_sound_shows_it_under_wave_and_words_in_one_screen(page_of, shots, width, scheme):
+def test_an_explorer_of_a_sound_shows_it_under_wave_and_words_in_one_screen(
+    page_of, screenshot, width, scheme
+):
     view = aw.Explorer(spoken(), layer=1, head=2)
     page = page_of(view, viewport={"width": width, "height": 800}, color_scheme=scheme)
     page.locator(".aw-audio .aw-audio-box").first.wait_for()
@@ -163,7 +165,7 @@ def test_an_explorer_of_a_sound_shows_it_under_wave_and_words_in_one_screen(page
     assert "pinned" in readout
     assert stage["y"] + stage["height"] <= root.bounding_box()["y"] + root.bounding_box()["height"]
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    root.screenshot(path=shots / f"explorer-audio-{width}-{scheme}.png")
+    screenshot(root, f"explorer-audio-{width}-{scheme}.png")
 
 
 def test_the_row_that_an_explorer_draws_over_the_sound_is_that_of_the_unit_that_is_shown(page_of):

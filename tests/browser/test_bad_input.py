@@ -22,11 +22,11 @@ REFUSED = {  # each with words of its own
 OF_MAPS = sorted(set(every_view()) - set(OTHERS) - {"Explorer"})
 
 
-def check(page, shots, name):
+def check(page, screenshot, name):
     for width, tallest in TALLEST.items():
         page.set_viewport_size({"width": width, "height": 900})
         settle(page)
-        page.screenshot(path=shots / f"bad-{name}-{width}.png", full_page=True)
+        screenshot(page, f"bad-{name}-{width}.png", full_page=True)
         problems = []
         for i, root in enumerate(page.locator(".aw-root").all()):
             high = root.evaluate("root => root.getBoundingClientRect().height")
@@ -38,16 +38,16 @@ def check(page, shots, name):
 
 
 @pytest.mark.parametrize("name", OF_MAPS)
-def test_bad_input_neither_overflows_nor_grows(page_of, shots, name):
+def test_bad_input_neither_overflows_nor_grows(page_of, screenshot, name):
     views = [getattr(aw, name)(draw()) for what, draw in BAD.items() if what not in REFUSED.get(name, ())]
-    check(page_of(*views), shots, name)
+    check(page_of(*views), screenshot, name)
 
 
 @pytest.mark.parametrize("name", OTHERS)
-def test_no_width_is_too_small(page_of, shots, minilm, name):
+def test_no_width_is_too_small(page_of, screenshot, minilm, name):
     if name == "SteerView":
         sae = made.sae(d_in=384, site="blocks.3.hook_resid_post")
         view = aw.SteerView(aw.trace(*minilm, "the cat sat"), sae, maximum=3)
     else:
         view = make(name, None)
-    check(page_of(view), shots, name)
+    check(page_of(view), screenshot, name)

@@ -260,11 +260,11 @@ def test_where_the_texts_differ_is_in_sight_beside_long_answers(page_of):
         assert box["x"] + box["width"] <= rows["x"] + rows["width"] + 1
 
 
-def test_without_a_gap_raw_numbers_are_shown_and_a_click_chooses(pair, open_page, tmp_path, shots):
+def test_without_a_gap_raw_numbers_are_shown_and_a_click_chooses(pair, open_page, tmp_path, screenshot):
     result = aw.circuits.patch(*pair, "d", foil="e")
     page = open_page(result.view().to_html(tmp_path / "page.html").as_uri())
     plot = page.locator(".aw-patch .aw-plot").first
     plot.wait_for()
-    page.screenshot(path=shots / "patch-no-gap.png", full_page=True)
+    screenshot(page, "patch-no-gap.png", full_page=True)
     plot.click(position={"x": 5, "y": 5})
     assert "state 0" in readout(page)

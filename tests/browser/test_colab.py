@@ -175,13 +175,13 @@ def colab(scripts, kernel_environment, open_page_for_all):
 
 
 @pytest.mark.parametrize("name", every_view())
-def test_every_view_is_drawn_with_its_numbers(colab, shots, name):
+def test_every_view_is_drawn_with_its_numbers(colab, screenshot, name):
     frame = colab.show(f"view = shown({name!r})\nview")
     view = settled(frame)
     assert frame.get_by_role("alert").count() == 0, view.inner_text()
     assert frame.get_by_text("did not arrive").count() == 0
     assert view.bounding_box()["height"] > 20
-    colab.page.locator("section").last.screenshot(path=shots / f"colab-{name}.png")
+    screenshot(colab.page.locator("section").last, f"colab-{name}.png")
     colab.do("", colab.page.locator("section").count() - 1)  # its output goes
 
 
@@ -326,7 +326,7 @@ def test_a_cell_that_is_run_again_shows_one_view_that_follows(colab, linked):
     colab.until("heatmap.selection.layer", 0)
 
 
-def test_several_widgets_in_a_box(colab, linked, shots):
+def test_several_widgets_in_a_box(colab, linked, screenshot):
     explorer, _ = linked
     views = "[aw.LayerSlider(trace), aw.TokenStrip(aw.attention(trace)), ipywidgets.IntSlider()]"
     frame = colab.show(f"display(ipywidgets.VBox({views}))")
@@ -335,7 +335,7 @@ def test_several_widgets_in_a_box(colab, linked, shots):
     frame.locator("input[aria-label=layer]").press("End")
     colab.until("explorer.selection.layer", 5)
     expect(explorer.locator("input[aria-label=layer]")).to_have_value("5")
-    frame.locator(".aw-root").first.screenshot(path=shots / "colab-box.png")
+    screenshot(frame.locator(".aw-root").first, "colab-box.png")
 
 
 def test_a_page_in_a_frame(colab):
@@ -359,12 +359,12 @@ def test_the_heights_of_outputs_settle(colab, linked):
     assert max(colab.page.evaluate("frames.map(({heights}) => heights.at(-1))")) < 1500
 
 
-def test_a_reader_who_turned_widgets_off_is_told_how_to_turn_them_on(colab, shots):
+def test_a_reader_who_turned_widgets_off_is_told_how_to_turn_them_on(colab, screenshot):
     colab.do("google.colab.output.disable_custom_widget_manager()")
     frame = colab.show("aw.Heatmap(given())")
     frame.get_by_text("output.enable_custom_widget_manager()").wait_for()
     frame.locator("img").wait_for()
-    colab.page.locator("section").last.screenshot(path=shots / "colab-off.png")
+    screenshot(colab.page.locator("section").last, "colab-off.png")
     colab.do("from google.colab import output; output.enable_custom_widget_manager()")
     assert settled(colab.show("aw.Heatmap(given())")).locator("canvas").count() > 0
 
@@ -409,12 +409,12 @@ def test_late_and_lost_messages_are_waited_for(colab, passing, how):
     assert frame.get_by_role("alert").count() == 0
 
 
-def test_without_binary_buffers_the_reader_is_told_what_to_do(colab, passing, shots):
+def test_without_binary_buffers_the_reader_is_told_what_to_do(colab, passing, screenshot):
     frame = last_layer_of_a_map(colab, passing, NO_BUFFERS)
     told = frame.get_by_text("end it with view.frame()").first
     told.wait_for()
     assert told.bounding_box()["height"] > 0
-    colab.page.locator("section").last.screenshot(path=shots / "colab-no-buffers.png")
+    screenshot(colab.page.locator("section").last, "colab-no-buffers.png")
 
 
 def test_buffers_of_the_other_kinds(colab, passing):
@@ -441,7 +441,7 @@ def test_two_managers_in_one_page_follow_each_other(colab, passing):
     assert frame.locator(".aw-root").count() == 2
 
 
-def test_a_question_is_answered_in_its_view(colab, passing, shots, tmp_path):
+def test_a_question_is_answered_in_its_view(colab, passing, screenshot, tmp_path):
     colab.do(f"import os; os.chdir({str(tmp_path)!r})")  # where its answers are kept
     frame = colab.show("q = aw.ask.head('Which head?', view=aw.Explorer(trace, height=400), id='colab')\nq")
     settled(frame)
@@ -449,7 +449,7 @@ def test_a_question_is_answered_in_its_view(colab, passing, shots, tmp_path):
     frame.get_by_role("button", name="Submit").click()
     colab.until("q.answer", [2, 3])
     frame.locator(".aw-question-note", has_text="saved in answers.json").wait_for()
-    colab.page.locator("section").last.screenshot(path=shots / "colab-asking.png")
+    screenshot(colab.page.locator("section").last, "colab-asking.png")
     colab.do("q.selection.layer = 1; q.selection.head = 5")
     frame.get_by_role("button", name="Change").click()
     frame.get_by_role("button", name="Clear").click()

@@ -76,7 +76,7 @@ def test_a_hovered_token_is_marked_in_every_row_with_its_values(compared, trace)
     assert "cabinet" in compared.locator(".aw-heatmap .aw-labs-top > .aw-lab-over:visible").inner_text()
 
 
-def test_a_pinned_query_is_followed_and_scales_are_named(compared, trace, shots):
+def test_a_pinned_query_is_followed_and_scales_are_named(compared, trace, screenshot):
     token(compared, "keys").click()
     compared.get_by_text("maps read as the row of").get_by_text("keys").or_(
         compared.locator(".aw-compare .aw-where", has_text="keys")
@@ -88,7 +88,7 @@ def test_a_pinned_query_is_followed_and_scales_are_named(compared, trace, shots)
     assert "largest of the row" in legend.inner_text()
     compared.get_by_text("one scale").first.click()
     assert legend.inner_text().split()[-1].startswith("+2") or float(legend.inner_text().split()[-1]) > 50
-    compared.screenshot(path=shots / "compare.png", full_page=True)
+    screenshot(compared, "compare.png", full_page=True)
 
 
 def test_a_click_in_the_rows_pins_an_element_whose_value_is_copied(compared):
@@ -155,7 +155,7 @@ def test_the_agreement_is_in_a_tab_of_a_narrow_view_and_nothing_changes_its_heig
     assert wide <= 0
 
 
-def test_filters_act_on_every_row_and_every_line(minilm, open_page, tmp_path, shots):
+def test_filters_act_on_every_row_and_every_line(minilm, open_page, tmp_path, screenshot):
     read = aw.trace(*minilm, "The keys to the cabinet are here.")
     views = (
         aw.compare(read, hide_special="renormalise", layer=2),
@@ -180,7 +180,7 @@ def test_filters_act_on_every_row_and_every_line(minilm, open_page, tmp_path, sh
     page.mouse.move(0, 0)
     assert "attention left out" in profiled.locator(".aw-readout").inner_text()
     assert profiled.locator(".aw-profile-plot circle").count() == 0
-    page.screenshot(path=shots / "filtered-rows.png", full_page=True)
+    screenshot(page, "filtered-rows.png", full_page=True)
 
 
 def test_special_tokens_stand_apart_from_rows_and_scale(minilm, page_of):

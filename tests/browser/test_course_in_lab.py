@@ -74,7 +74,7 @@ def answer(lab, question, record):
     question.locator(".aw-question-note", has_text="saved in").wait_for()
 
 
-def test_a_student_who_knows_all_has_full_marks(name, made, teachers, lab, shots):
+def test_a_student_who_knows_all_has_full_marks(name, made, teachers, lab, screenshot):
     folder, key, _ = teachers
     (file,) = folder.glob("*answers.json")
     wanted = aw.course.read_answers(file)
@@ -99,7 +99,7 @@ def test_a_student_who_knows_all_has_full_marks(name, made, teachers, lab, shots
         at.wait_for()
         answer(lab, at, record)
         if number in (0, len(key) - 1):
-            page.screenshot(path=shots / f"course-{name}-{question}.png")
+            screenshot(page, f"course-{name}-{question}.png")
     lab.rest()
     page.evaluate("window.jupyterapp.shell.currentWidget.context.save()")
     for path in (target, lab.folder / f"{name}.answers.json"):

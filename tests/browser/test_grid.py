@@ -147,7 +147,7 @@ def test_the_cursor_stays_on_its_head_while_the_grid_is_laid_out_anew(grid):
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(340, "dark"), (1100, "light")])
-def test_three_thousand_heads_are_one_picture(open_page, tmp_path, shots, width, scheme):
+def test_three_thousand_heads_are_one_picture(open_page, tmp_path, screenshot, width, scheme):
     numbers = patterns(48, 64, 16)
     trace = aw.from_attentions(numbers, [f"t{i}" for i in range(16)])
     path = aw.HeadGrid(trace, units=["token"]).to_html(tmp_path / "page.html")
@@ -173,7 +173,7 @@ def test_three_thousand_heads_are_one_picture(open_page, tmp_path, shots, width,
     plot, names = box, root.locator(".aw-grid-rows > span").all()
     assert names
     assert all(name.bounding_box()["x"] + name.bounding_box()["width"] <= plot["x"] for name in names)
-    page.screenshot(path=shots / f"grid-{scheme}-{width}.png", full_page=True)
+    screenshot(page, f"grid-{scheme}-{width}.png", full_page=True)
     # Painting all of it anew, as a filter does, and a move of the pointer.
     spent = page.evaluate(
         """() => {
@@ -197,7 +197,7 @@ def test_three_thousand_heads_are_one_picture(open_page, tmp_path, shots, width,
     assert spent[1] < 30
 
 
-def test_a_grid_opens_in_the_order_given_and_pruned_heads_are_no_dark_ones(open_page, tmp_path, shots):
+def test_a_grid_opens_in_the_order_given_and_pruned_heads_are_no_dark_ones(open_page, tmp_path, screenshot):
     rng = np.random.default_rng(5)
     layers = [np.exp(rng.normal(0, 2, (1, heads, 9, 9))) for heads in (4, 2, 4)]
     trace = aw.from_attentions([layer / layer.sum(-1, keepdims=True) for layer in layers], list("abcdefghi"))
@@ -223,7 +223,7 @@ def test_a_grid_opens_in_the_order_given_and_pruned_heads_are_no_dark_ones(open_
     }"""
     assert plot.evaluate(clear, [2.2 * side, 1.2 * side]) > 0.3
     assert plot.evaluate(clear, [1.2 * side, 1.2 * side]) == 0
-    page.screenshot(path=shots / "grid-pruned.png", full_page=True)
+    screenshot(page, "grid-pruned.png", full_page=True)
 
 
 def test_a_pattern_selects_its_first_head_and_nothing_changes_height(grid, trace):
@@ -307,7 +307,7 @@ def test_a_page_says_which_thumbnails_of_a_long_text_it_holds(open_page, tmp_pat
     page.get_by_text("shown without special tokens").wait_for()
 
 
-def test_a_table_of_heads_without_a_ranking_shows_their_largest_values(open_page, tmp_path, shots):
+def test_a_table_of_heads_without_a_ranking_shows_their_largest_values(open_page, tmp_path, screenshot):
     numbers = patterns(30, 9, 6)
     numbers[:, ::2] *= -0.5  # signed, and so without patterns
     trace = aw.from_attentions(patterns(1, 1, 6), [f"t{i}" for i in range(6)])
@@ -328,4 +328,4 @@ def test_a_table_of_heads_without_a_ranking_shows_their_largest_values(open_page
     most, least = (np.unravel_index(at, largest.shape) for at in (largest.argmax(), largest.argmin()))
     assert light(*most) + 100 < light(*least)
     assert not root.get_by_text("needs a running kernel").is_visible(), "such maps have no patterns"
-    page.screenshot(path=shots / "grid-signed-table.png", full_page=True)
+    screenshot(page, "grid-signed-table.png", full_page=True)

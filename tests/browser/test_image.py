@@ -171,9 +171,9 @@ def test_registers_are_switched_on_in_the_norms(page_of):
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [480, 760, 1200])
-def test_it_fits_one_screen_in_every_width(trace, page_of, shots, width, scheme):
+def test_it_fits_one_screen_in_every_width(trace, page_of, screenshot, width, scheme):
     page = page_of(aw.ImageView(trace), viewport={"width": width, "height": 720}, color_scheme=scheme)
-    page.screenshot(path=shots / f"image-{width}-{scheme}.png")
+    screenshot(page, f"image-{width}-{scheme}.png")
     box = page.locator(".aw-root").bounding_box()
     assert box["height"] <= 560
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
@@ -208,9 +208,9 @@ def test_words_of_a_text_around_a_picture_show_where_they_look(page_of):
     assert f"“{recorded.tokens[0]}”" in query(page)
 
 
-def test_an_explorer_of_a_picture_shows_it_in_one_screen(trace, page_of, shots):
+def test_an_explorer_of_a_picture_shows_it_in_one_screen(trace, page_of, screenshot):
     page = page_of(aw.Explorer(trace, layer=1, head=2), viewport={"width": 1240, "height": 720})
-    page.screenshot(path=shots / "explorer-image.png")
+    screenshot(page, "explorer-image.png")
     assert page.locator(".aw-root").bounding_box()["height"] <= 560
     assert page.locator(".aw-heatmap, .aw-headgrid").count() == 0
     assert np.abs(heat(page) - expected(weights(trace, 0))).max() <= 4

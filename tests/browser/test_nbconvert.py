@@ -42,7 +42,7 @@ def page_file(tmp_path_factory, kernel_environment, embed_scripts):
     return folder / "page.html"
 
 
-def test_a_converted_notebook_answers_without_a_kernel(page_file, open_page, shots):
+def test_a_converted_notebook_answers_without_a_kernel(page_file, open_page, screenshot):
     page = open_page(page_file.as_uri())
     heatmaps, readouts = page.locator(".aw-heatmap"), page.locator(".aw-footer > .aw-readout")
     page.wait_for_function("() => document.querySelectorAll('.aw-heatmap').length === 2", timeout=60_000)
@@ -53,7 +53,7 @@ def test_a_converted_notebook_answers_without_a_kernel(page_file, open_page, sho
         "() => [...document.querySelectorAll('.jp-OutputArea-output')]"
         ".every(e => e.scrollHeight <= e.clientHeight + 1)"
     )  # nothing is cut
-    page.screenshot(path=shots / "nbconvert.png", full_page=True)
+    screenshot(page, "nbconvert.png", full_page=True)
     slider = page.locator("input[aria-label=layer]").first
     assert slider.input_value() == "3"  # where the last cell went, for both
     plot = heatmaps.nth(1).locator(".aw-plot")

@@ -148,7 +148,7 @@ def test_a_key_is_previewed_pinned_and_linked(neuron, trace):
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(340, "dark"), (1100, "light")])
-def test_it_fits_and_few_nodes_draw_many_keys(open_page, tmp_path, shots, width, scheme):
+def test_it_fits_and_few_nodes_draw_many_keys(open_page, tmp_path, screenshot, width, scheme):
     draw = np.random.default_rng(0).normal
     count = 512
     labels = ["a" * 300 if i % 9 == 0 else f"t{i}" for i in range(count)]
@@ -161,7 +161,7 @@ def test_it_fits_and_few_nodes_draw_many_keys(open_page, tmp_path, shots, width,
     keys = page.locator(".aw-neuron-keys")
     keys.evaluate("e => { e.scrollTop = e.scrollHeight }")
     page.locator(".aw-neuron-key", has_text="t511").wait_for()
-    page.screenshot(path=shots / f"neuron-{scheme}-{width}.png", full_page=True)
+    screenshot(page, f"neuron-{scheme}-{width}.png", full_page=True)
 
 
 def test_the_height_is_constant(trace, open_page, tmp_path):

@@ -86,7 +86,7 @@ def test_keys_are_walked_and_pinned(neuron, trace):
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(340, "dark"), (480, "light"), (1200, "light")])
-def test_a_long_chain_fits(open_page, tmp_path, shots, width, scheme):
+def test_a_long_chain_fits(open_page, tmp_path, screenshot, width, scheme):
     draw = np.random.default_rng(0).normal
     states = [draw(size=shape) for shape in ((60, 8), (8, 4), (8, 4), (8, 4))]
     trace = aw.from_qkv(*states, rule=("linear", {"decay": np.linspace(0.7, 1.0, 60)}))
@@ -106,7 +106,7 @@ def test_a_long_chain_fits(open_page, tmp_path, shots, width, scheme):
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     inside = "e => e.scrollWidth <= e.clientWidth + 1"
     assert root.locator(".aw-neuron-chain").evaluate(inside)
-    page.screenshot(path=shots / f"chain-{scheme}-{width}.png", full_page=True)
+    screenshot(page, f"chain-{scheme}-{width}.png", full_page=True)
 
 
 def test_a_block_without_heads_shows_one_channel(open_page, tmp_path):

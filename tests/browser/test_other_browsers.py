@@ -92,11 +92,11 @@ def at(gallery_page):
 
 
 @pytest.mark.parametrize("width", [1200, 760, 520])
-def test_the_gallery_is_in_order(page, width, shots):
+def test_the_gallery_is_in_order(page, width, screenshot):
     page.set_viewport_size(width, 900)
     page.evaluate("scrollTo(0, 0)")
     settle(page)
-    page.screenshot(shots / f"gallery-{page.browser.name}-{page.scheme}-{width}.png")
+    screenshot(page, f"gallery-{page.browser.name}-{page.scheme}-{width}.png")
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "wider than the page"
     assert page.evaluate(OVERLAPS) == []
     assert page.evaluate(CLIPPED) == []
@@ -269,7 +269,7 @@ def live(open_in, jupyter_lab):
     return lab
 
 
-def test_cells_of_a_notebook_are_linked_with_each_other_and_with_python(live, shots):
+def test_cells_of_a_notebook_are_linked_with_each_other_and_with_python(live, screenshot):
     page = live.page
     plot = f"{OUTPUT} .jp-OutputArea-output > * > .aw-heatmap .aw-plot, {OUTPUT} .aw-root.aw-heatmap .aw-plot"
     shown = range(1, live.ask("len(trace.tokens)") - 1)  # [CLS] and [SEP] stand apart
@@ -295,10 +295,10 @@ def test_cells_of_a_notebook_are_linked_with_each_other_and_with_python(live, sh
     )
     live.do("explorer.selection.layer = 1")
     page.wait_for_function("s => document.querySelector(s).value === '1'", arg=slider)
-    page.screenshot(shots / f"lab-{page.browser.name}.png")
+    screenshot(page, f"lab-{page.browser.name}.png")
 
 
-def test_a_head_that_is_knocked_out_changes_the_prediction_as_python_says(live, shots):
+def test_a_head_that_is_knocked_out_changes_the_prediction_as_python_says(live, screenshot):
     page = live.page
     live.do("explorer.selection.layer = 3; explorer.selection.head = 2")
     live.until("[explorer.selection.layer, explorer.selection.head]", [3, 2])
@@ -316,4 +316,4 @@ def test_a_head_that_is_knocked_out_changes_the_prediction_as_python_says(live, 
     given = "preview(trace, aw.ablate_heads(trace, (3, 2)))"
     wanted = live.ask(f"[[p.label, 100 * p.probability] for p in {given}.after]")
     assert result == pytest.approx(dict(wanted), abs=0.06)
-    page.screenshot(shots / f"lab-out-{page.browser.name}.png")
+    screenshot(page, f"lab-out-{page.browser.name}.png")

@@ -22,7 +22,7 @@ def opened(lab):
     return page
 
 
-def test_texts_are_written_with_the_probabilities_python_gives(opened, lab, shots):
+def test_texts_are_written_with_the_probabilities_python_gives(opened, lab, screenshot):
     panel = opened.locator(".aw-predicts")
     panel.locator(".aw-segment", has_text="continuations").click()
     panel.get_by_label("tokens", exact=True).fill("4")
@@ -37,7 +37,7 @@ def test_texts_are_written_with_the_probabilities_python_gives(opened, lab, shot
     written.nth(1).wait_for(timeout=60_000)
     texts = lab.ask("[one.text for one in aw.continuations(trace, 'beam', 2, max_new_tokens=4)]")
     assert [text.replace("↵", "\n") for text in written.locator("bdi").all_inner_texts()] == texts
-    opened.screenshot(path=shots / "continuations.png")
+    screenshot(opened, "continuations.png")
 
 
 def test_a_token_of_the_text_tells_what_was_expected_there(opened, lab):

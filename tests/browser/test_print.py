@@ -39,7 +39,7 @@ def test_pictures_do_not_need_background_graphics(page):
 
 
 @pytest.mark.parametrize("page", ["light", "dark"], indirect=True)
-def test_a_printed_page_is_light_and_whole(page, shots, request):
+def test_a_printed_page_is_light_and_whole(page, screenshot, request):
     screen, theme = page.evaluate(WIDTHS), page.evaluate(THEMES)
     cells = page.locator(".aw-heatmap .aw-cells").last
     before = cells.evaluate(LIGHT)
@@ -49,7 +49,7 @@ def test_a_printed_page_is_light_and_whole(page, shots, request):
     page.emulate_media(media="print")
     page.set_viewport_size({"width": A4, "height": 1000})
     settle(page)
-    page.screenshot(path=shots / f"{request.node.name}.png", full_page=True)
+    screenshot(page, f"{request.node.name}.png", full_page=True)
     assert page.evaluate(CUT) == []
     assert max(page.evaluate(WIDTHS)) < A4
     page.emulate_media(media="screen")

@@ -49,7 +49,7 @@ def title(root):
     return root.get_by_role("combobox", name="method")
 
 
-def test_a_click_makes_a_prediction_the_target_and_shift_the_foil(asked, lab, shots):
+def test_a_click_makes_a_prediction_the_target_and_shift_the_foil(asked, lab, screenshot):
     outcome(asked, "negative").click()
     title(asked).get_by_text("AttnLRP for 'negative'", exact=True).wait_for()
     lab.until(ASKED, ["lrp@0", [0, "negative"], None])
@@ -62,7 +62,7 @@ def test_a_click_makes_a_prediction_the_target_and_shift_the_foil(asked, lab, sh
     strip = asked.locator(".aw-strip-view")
     names = strip.locator(".aw-strip-name").all_inner_texts()
     assert names == ["negative", "positive", "negative − positive"]
-    asked.screenshot(path=shots / "relevance-contrast.png")
+    screenshot(asked, "relevance-contrast.png")
 
 
 def test_the_keyboard_does_the_same(asked, lab):
@@ -187,7 +187,7 @@ def test_rows_are_states_and_sums_are_a_click_away(page_of):
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1200, 340])
-def test_a_page_shows_it_and_explains_every_prediction(page_of_it, open_page, shots, scheme, width):
+def test_a_page_shows_it_and_explains_every_prediction(page_of_it, open_page, screenshot, scheme, width):
     page = open_page(page_of_it.as_uri(), color_scheme=scheme, viewport={"width": width, "height": 900})
     page.locator(".aw-layermap .aw-cells").wait_for()
     root = page.locator(".aw-explorer")
@@ -201,7 +201,7 @@ def test_a_page_shows_it_and_explains_every_prediction(page_of_it, open_page, sh
     title(root).get_by_text("attention", exact=True).wait_for()
     outcome(root, "positive").click()  # what is in the page is shown again
     title(root).get_by_text("AttnLRP for 'positive'").wait_for()
-    page.screenshot(path=shots / f"relevance-{scheme}-{width}.png", full_page=True)
+    screenshot(page, f"relevance-{scheme}-{width}.png", full_page=True)
 
 
 def test_a_click_on_a_layer_leaves_the_plot_where_it_is_in_any_font(page_of_it, open_page):

@@ -97,7 +97,7 @@ def test_the_point_moves_with_a_drag_on_the_curve_and_plays(page):
 
 
 @pytest.mark.parametrize("page", [{"viewport": {"width": 340, "height": 800}}], indirect=True)
-def test_on_a_page_other_operators_say_that_they_need_a_kernel(page, shots):
+def test_on_a_page_other_operators_say_that_they_need_a_kernel(page, screenshot):
     page.get_by_role("combobox", name="by").click()
     grey = page.locator(".aw-menu [aria-disabled=true]")
     assert grey.count() == 5
@@ -106,7 +106,7 @@ def test_on_a_page_other_operators_say_that_they_need_a_kernel(page, shots):
     switch(page, page.locator(".aw-removal"), "unit", "words")
     page.locator(".aw-removal .aw-tok", has_text="unbelievable").wait_for()
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    page.screenshot(path=shots / "removal-narrow.png", full_page=True)
+    screenshot(page, "removal-narrow.png", full_page=True)
 
 
 def test_a_map_says_which_rows_it_reads_and_what_a_page_lacks_needs_a_kernel(trace, page_of):

@@ -27,13 +27,13 @@ SHARES = """() => [...document.querySelectorAll('.jp-Cell .jp-OutputArea-output'
 WIDTHS = "() => [...document.querySelectorAll('.aw-root')].map(root => root.offsetWidth)"
 
 
-def test_views_share_the_width_of_a_box(lab, shots):
+def test_views_share_the_width_of_a_box(lab, screenshot):
     lab.write("rows.ipynb", START, *BOXES)
     page = lab.open("rows.ipynb")
     lab.run_all()
     page.wait_for_function("document.querySelectorAll('.aw-root:has(> *)').length === 8")
     lab.rest()
-    page.screenshot(path=shots / "rows.png")
+    screenshot(page, "rows.png")
     shares = dict(zip(BOXES, page.evaluate(SHARES), strict=True))
     outside = {box: share for box, share in shares.items() if not BOXES[box][0] < share <= BOXES[box][1]}
     assert outside == {}

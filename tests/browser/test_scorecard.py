@@ -119,7 +119,7 @@ def test_the_table_sorts_and_a_metric_says_which_way_it_is_read(page, card):
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(340, "dark"), (1100, "light")])
-def test_it_fits_and_names_do_not_stand_over_each_other(page, shots, width, scheme):
+def test_it_fits_and_names_do_not_stand_over_each_other(page, screenshot, width, scheme):
     page.emulate_media(color_scheme=scheme)
     page.set_viewport_size({"width": width, "height": 800})
     page.wait_for_function(
@@ -135,4 +135,4 @@ def test_it_fits_and_names_do_not_stand_over_each_other(page, shots, width, sche
             )
             beside = box["x"] + box["width"] <= other["x"] or other["x"] + other["width"] <= box["x"]
             assert apart or beside
-    page.screenshot(path=shots / f"scorecard-{width}-{scheme}.png", full_page=True)
+    screenshot(page, f"scorecard-{width}-{scheme}.png", full_page=True)

@@ -128,7 +128,7 @@ def test_every_page_is_in_order(site, open_page):
     assert len(list(site.rglob("attnwidgets*.js"))) == 1  # shared by both
 
 
-def test_a_pin_in_one_view_is_seen_in_the_other(site, open_page, shots):
+def test_a_pin_in_one_view_is_seen_in_the_other(site, open_page, screenshot):
     page = opened(open_page, (site / "index.html").as_uri())
     strip = page.locator(".aw-view").nth(1)
     before = strip.inner_text()
@@ -142,12 +142,12 @@ def test_a_pin_in_one_view_is_seen_in_the_other(site, open_page, shots):
     page.wait_for_function(
         "() => [...document.querySelectorAll('.aw-view')].every(v => /layer 0/.test(v.innerText))"
     )
-    page.screenshot(path=shots / "sphinx-directive.png", full_page=True)
+    screenshot(page, "sphinx-directive.png", full_page=True)
 
 
-def test_views_of_a_notebook_stand_where_it_shows_them(site, open_page, shots):
+def test_views_of_a_notebook_stand_where_it_shows_them(site, open_page, screenshot):
     page = opened(open_page, (site / "notebook.html").as_uri())
-    page.screenshot(path=shots / "sphinx-notebook.png", full_page=True)
+    screenshot(page, "sphinx-notebook.png", full_page=True)
     kinds = """places => {
         const {models} = JSON.parse(document.getElementById('aw-state').textContent);
         return places.map((place) => models[place.dataset.model].view);

@@ -69,22 +69,22 @@ def test_the_browser_asks_for_the_model_once_views_are_drawn(live, lab, trace):
     assert lab.ask("len(explorer.store.stand_in['ids'])") == len(trace.tokens)
 
 
-def test_what_was_never_loaded_is_computed_when_the_kernel_is_gone(live, trace, shots):
+def test_what_was_never_loaded_is_computed_when_the_kernel_is_gone(live, trace, screenshot):
     live.evaluate("() => window.jupyterapp.shell.currentWidget.sessionContext.shutdown()")
     live.locator(".aw-root.aw-heatmap .aw-plot").last.click(position={"x": 60, "y": 60})
     live.get_by_text(HERE).first.wait_for(timeout=WAITS)
     live.locator(".aw-root.aw-heatmap").last.get_by_role("slider", name="layer").press("End")
     exact = aw.attention(trace).value(11, 6, layer=1, head=0)
     assert value_at(live, trace.tokens, 11, 6) == pytest.approx(exact, abs=2e-3)
-    live.screenshot(path=shots / "stand-in.png")
+    screenshot(live, "stand-in.png")
 
 
-def test_a_head_is_knocked_out_without_a_kernel(live, trace, shots):
+def test_a_head_is_knocked_out_without_a_kernel(live, trace, screenshot):
     explorer(live).locator(".aw-grid-plot").focus()
     live.keyboard.press("k")
     compared = explorer(live).locator(".aw-chips[data-compared]")
     compared.wait_for()
-    live.screenshot(path=shots / "stand-in-knocked.png")
+    screenshot(live, "stand-in-knocked.png")
     result = shares(compared.locator(".aw-chip"))
     after = trace.rerun(aw.ablate_heads(trace, (1, 0)))
     wanted = [{item.label: item.probability for item in entry.predictions(20)} for entry in (trace, after)]
@@ -95,7 +95,7 @@ def test_a_head_is_knocked_out_without_a_kernel(live, trace, shots):
     live.keyboard.press("k")
 
 
-def test_another_text_is_typed_without_a_kernel(live, shots):
+def test_another_text_is_typed_without_a_kernel(live, screenshot):
     live.get_by_role("button", name="type another text").click()
     live.locator(".aw-text-field").fill(OTHER)
     live.keyboard.press("Enter")
@@ -107,6 +107,6 @@ def test_another_text_is_typed_without_a_kernel(live, shots):
     explorer(live).locator(".aw-chips .aw-chip").first.filter(
         has_text=re.compile(rf"^\s*{best}\b")
     ).wait_for()
-    live.screenshot(path=shots / "stand-in-text.png")
+    screenshot(live, "stand-in-text.png")
     live.get_by_role("button", name="back to").click()
     reads(live, TEXT)

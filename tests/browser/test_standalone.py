@@ -64,7 +64,7 @@ def test_a_regression_shows_its_numbers_before_and_after_a_change(page_of):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_an_explorer_opens_from_a_file(explorer, page_of, shots, scheme):
+def test_an_explorer_opens_from_a_file(explorer, page_of, screenshot, scheme):
     page = drawn(page_of(explorer, color_scheme=scheme))
     assert (
         page.locator(".aw-heatmap .aw-plot canvas").first.evaluate(
@@ -75,7 +75,7 @@ def test_an_explorer_opens_from_a_file(explorer, page_of, shots, scheme):
     text = page.locator("main").inner_text()
     assert "electro" in text
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    page.screenshot(path=shots / f"standalone-{scheme}.png", full_page=True)
+    screenshot(page, f"standalone-{scheme}.png", full_page=True)
 
 
 def test_hover_reads_click_pins_escape_unpins(explorer, page_of, sentence):
@@ -219,7 +219,7 @@ def test_a_damaged_page_says_so(open_page, tmp_path, name, message):
 
 
 @pytest.mark.parametrize("width", [1100, 420])
-def test_all_views_stand_on_one_page(explorer, page_of, shots, width):
+def test_all_views_stand_on_one_page(explorer, page_of, screenshot, width):
     attention = explorer.content.explanations[0]
     scores = aw.results.Attributions([1.0, -0.5, 0.2, 0.0], axis=list("abcd"), target="yes")
     page = page_of(
@@ -234,7 +234,7 @@ def test_all_views_stand_on_one_page(explorer, page_of, shots, width):
     drawn(page)
     assert page.locator(".aw-root").count() == 5
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    page.screenshot(path=shots / f"all-{width}.png", full_page=True)
+    screenshot(page, f"all-{width}.png", full_page=True)
 
 
 def test_thumbnails_that_did_not_come_first_are_fetched(page_of):

@@ -57,7 +57,7 @@ def seen(root):
 
 
 @pytest.mark.parametrize("name", every_view())
-def test_the_height_is_the_same_whatever_the_kernel_does(stage, made_view, shots, name):
+def test_the_height_is_the_same_whatever_the_kernel_does(stage, made_view, screenshot, name):
     view, heights = made_view(name), {}
     for kernel, cold, later in (
         ("silent", False, WAITS),
@@ -71,7 +71,7 @@ def test_the_height_is_the_same_whatever_the_kernel_does(stage, made_view, shots
         after(stage, later)
         heights[kernel, cold, later], fits = seen(root)
         assert fits, (kernel, later)
-        stage.screenshot(path=shots / f"state-{name}-{kernel}-{later}.png")
+        screenshot(stage, f"state-{name}-{kernel}-{later}.png")
     assert len(set(heights.values())) == 1, heights
 
 

@@ -139,7 +139,7 @@ def test_what_a_filter_leaves_out_is_said_and_is_not_painted(minilm, page_of):
     assert painted(page, ".aw-cells")[0] == 0
 
 
-def test_sliders_act_on_the_distribution_and_the_text_tells_its_surprisal(page_of, shots, smollm2):
+def test_sliders_act_on_the_distribution_and_the_text_tells_its_surprisal(page_of, screenshot, smollm2):
     trace = aw.trace(*smollm2, "The capital of France is")
     page = page_of(aw.Predictions(trace))
     first = page.locator(".aw-predictions .aw-value").first
@@ -162,10 +162,10 @@ def test_sliders_act_on_the_distribution_and_the_text_tells_its_surprisal(page_o
     page.locator(".aw-segment", has_text="continuations").click()
     page.get_by_role("button", name="write").click()
     page.get_by_text("kernel").first.wait_for()
-    page.screenshot(path=shots / "predictions.png", full_page=True)
+    screenshot(page, "predictions.png", full_page=True)
 
 
-def test_what_does_not_keep_its_rank_is_hatched_and_says_so(open_page, tmp_path, shots):
+def test_what_does_not_keep_its_rank_is_hatched_and_says_so(open_page, tmp_path, screenshot):
     words = ["The", "keys", "to", "the", "cabinet"]
     rows = {
         str(i): aw.results.Attributions(row, axis=words)
@@ -183,7 +183,7 @@ def test_what_does_not_keep_its_rank_is_hatched_and_says_so(open_page, tmp_path,
     assert "rank 2 to 3 over 2 defensible choices" in page.locator(".aw-readout").inner_text()
     page.locator(".aw-tok").first.hover()
     assert "· rank 1 over 2 defensible choices" in page.locator(".aw-readout").inner_text()
-    page.screenshot(path=shots / "hatched.png")
+    screenshot(page, "hatched.png")
 
 
 @pytest.mark.parametrize("width", [480, 760, 1200])

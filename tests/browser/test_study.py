@@ -54,7 +54,7 @@ def fits(page):
     return page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
-def test_a_study_by_keyboard_on_a_telephone_and_its_file_is_read_back(page_of, tmp_path, shots):
+def test_a_study_by_keyboard_on_a_telephone_and_its_file_is_read_back(page_of, tmp_path, screenshot):
     made = study(
         "forward",
         ("none", "lrp", "random", "ig"),
@@ -66,7 +66,7 @@ def test_a_study_by_keyboard_on_a_telephone_and_its_file_is_read_back(page_of, t
     assert page.evaluate("localStorage.length + sessionStorage.length + document.cookie.length") == 0
     code = page.locator(".aw-study-code").input_value()
     assert re.fullmatch("[a-z0-9]{8}", code)
-    page.screenshot(path=shots / "study-consent.png")
+    screenshot(page, "study-consent.png")
     agree(page)
     asked = []
 
@@ -78,7 +78,7 @@ def test_a_study_by_keyboard_on_a_telephone_and_its_file_is_read_back(page_of, t
 
     go_through(page, 1 + 8 + 2, key)
     assert sum("An attention check" in question for question in asked) == 2
-    page.screenshot(path=shots / "study-end.png")
+    screenshot(page, "study-end.png")
     assert fits(page)
     with page.expect_download() as download:
         page.get_by_role("button", name="Download answers").focus()

@@ -45,7 +45,7 @@ def choose(page, name):
     page.get_by_role("option", name=name).click()
 
 
-def test_a_page_switches_between_texts_and_what_is_linked_follows(page_of, traces, shots):
+def test_a_page_switches_between_texts_and_what_is_linked_follows(page_of, traces, screenshot):
     page = page_of(aw.Explorer(traces), aw.Heatmap(traces[0]), aw.Heatmap(aw.attention(traces[0])))
     reads(page, HE)
     root = page.locator(".aw-explorer")
@@ -67,7 +67,7 @@ def test_a_page_switches_between_texts_and_what_is_linked_follows(page_of, trace
     maps = page.locator(".aw-root")
     assert "She" not in maps.nth(2).inner_text()
     assert "“said”" in root.inner_text()
-    page.screenshot(path=shots / "texts-page.png")
+    screenshot(page, "texts-page.png")
     page.get_by_role("button", name="back to").click()
     reads(page, HE)
     choose(page, "Wait")
@@ -137,12 +137,12 @@ def enter(page, text):
     page.keyboard.press("Enter")
 
 
-def test_a_typed_text_is_traced_and_every_view_follows(live, lab, shots):
+def test_a_typed_text_is_traced_and_every_view_follows(live, lab, screenshot):
     root = live.locator(".aw-explorer")
     height = root.bounding_box()["height"]
     begin(live, SHE)
     assert root.bounding_box()["height"] == height
-    live.screenshot(path=shots / "texts-edit.png")
+    screenshot(live, "texts-edit.png")
     live.keyboard.press("Enter")
     reads(live, SHE)
     assert root.bounding_box()["height"] == height

@@ -81,7 +81,7 @@ PLACES = {
 
 
 @pytest.mark.parametrize("width", [200, 480, 760])
-def test_menus_stay_inside_the_page_wherever_the_view_is(open_page, tmp_path, width, shots):
+def test_menus_stay_inside_the_page_wherever_the_view_is(open_page, tmp_path, width, screenshot):
     weights = np.random.default_rng(0).dirichlet(np.ones(6), (2, 3, 6))
     trace = aw.from_attentions(weights, ["The", "cat", "sat", "on", "it", "."])
     address = aw.to_html(aw.Explorer(trace), tmp_path / "page.html").as_uri()
@@ -100,7 +100,7 @@ def test_menus_stay_inside_the_page_wherever_the_view_is(open_page, tmp_path, wi
             if box["width"] <= view["width"] and view["x"] >= 0:
                 assert box["x"] + box["width"] <= view["x"] + view["width"] + 1, (place, name)
             assert panel.bounding_box()["height"] <= 0.7 * 640 + 1
-            page.screenshot(path=shots / f"place-{place.replace(' ', '-')}-{name}-{width}.png")
+            screenshot(page, f"place-{place.replace(' ', '-')}-{name}-{width}.png")
             assert page.evaluate("document.documentElement.scrollWidth") == wide
             page.keyboard.press("Escape")
             panel.wait_for(state="hidden")
@@ -112,13 +112,13 @@ HOSTILE = """dt, dd, button, label, select, input, summary, output, span {
 
 
 @pytest.mark.parametrize("style", [HOSTILE, HOSTILE.replace(", span", "").replace(" !important", "")])
-def test_what_a_page_says_of_its_own_buttons_does_not_break_a_menu(page, style, shots):
+def test_what_a_page_says_of_its_own_buttons_does_not_break_a_menu(page, style, screenshot):
     def lines():
         page.locator(".aw-plot").focus()
         page.keyboard.press("?")
         result = [el.bounding_box() for el in page.locator(".aw-tools-menu :is(button, select, label)").all()]
         key = page.locator(".aw-tools-key").first.bounding_box()
-        page.screenshot(path=shots / "tools-hostile.png")
+        screenshot(page, "tools-hostile.png")
         page.keyboard.press("Escape")
         return [(round(box["width"]), round(box["height"])) for box in result if box], round(key["height"])
 

@@ -129,9 +129,9 @@ def live(notebook):
     return notebook
 
 
-def test_outputs_of_one_notebook_are_linked_by_hover_pin_and_slider(live, shots):
+def test_outputs_of_one_notebook_are_linked_by_hover_pin_and_slider(live, screenshot):
     page = live.page
-    page.screenshot(path=shots / "vscode.png")
+    screenshot(page, "vscode.png")
     live.plot(1).hover(position=live.at(1, 3, 4))
     live.until_exact(0, 1)
     exact = live.ask("float(aw.attention(trace).matrix(0, 0)[3, 4])")
@@ -186,13 +186,13 @@ def test_views_follow_the_width_of_the_editor(live, width):
 
 @pytest.mark.parametrize("ground", ["white", "themed"])
 @pytest.mark.parametrize("kind", THEMES)
-def test_views_take_the_colours_of_the_theme(live, kind, ground, shots):
+def test_views_take_the_colours_of_the_theme(live, kind, ground, screenshot):
     live.page.evaluate("on => document.body.classList.toggle('themed', on)", ground == "themed")
     live.theme(kind)
     dark = kind in {"vscode-dark", "vscode-high-contrast"}
     live.page.locator(f".aw-root[data-aw-theme={'dark' if dark else 'light'}]").first.wait_for()
     settle(live.page)
-    live.page.screenshot(path=shots / f"{kind}-{ground}.png")
+    screenshot(live.page, f"{kind}-{ground}.png")
     *result, line = live.page.locator(".aw-root").first.evaluate(LOOK)
     *wanted, strong = THEMES[kind]
     assert result == wanted
