@@ -77,10 +77,30 @@ class Suggesting:
             kind = type(self)
             if name.startswith("_") or hasattr(kind, name):  # a property that raised says why
                 return object.__getattribute__(self, name)
-            names = [public for public in dir(self) if not public.startswith("_")]
-            kinds = (base.__name__ for base in kind.__mro__)
-            near = suggest(name, names, next((base for base in kinds if f"{base}.{name}" in TYPED), ""))
-            raise AttributeError(f"{kind.__name__!r} object has no attribute {name!r}.{near}")
+            raise AttributeError(_LackedName(self, name))
+
+
+class _LackedName:
+    """The message of an AttributeError, written once it is read.
+
+    `hasattr`, and `getattr` with a default, raise many errors that nobody reads.
+    """
+
+    def __init__(self, owner: object, name: str) -> None:
+        self._owner, self._name = owner, name
+
+    def __str__(self) -> str:
+        kind, name = type(self._owner), self._name
+        names = [public for public in dir(self._owner) if not public.startswith("_")]
+        kinds = (base.__name__ for base in kind.__mro__)
+        near = suggest(name, names, next((base for base in kinds if f"{base}.{name}" in TYPED), ""))
+        return f"{kind.__name__!r} object has no attribute {name!r}.{near}"
+
+    def __repr__(self) -> str:
+        return repr(str(self))
+
+    def __reduce__(self) -> tuple[type[str], tuple[str]]:
+        return str, (str(self),)  # an error travels without the object
 
 
 def suggests_keywords(function: Callable[P, R]) -> Callable[P, R]:

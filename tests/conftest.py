@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import multiprocessing.process
 import os
 import random
@@ -12,7 +13,7 @@ from collections import Counter
 from importlib.util import find_spec
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 # Set before anything imports transformers: tests must not reach a hub, and they share two cores.
 os.environ["HF_HUB_OFFLINE"] = "1"
@@ -25,6 +26,9 @@ os.environ.setdefault("DASK_DISTRIBUTED__WORKER__MULTIPROCESSING_METHOD", "forks
 os.environ.setdefault("DASK_DISTRIBUTED__DEPLOY__LOST_WORKER_TIMEOUT", "10 minutes")
 
 import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 ROOT = Path(__file__).parents[1]
 
@@ -150,6 +154,28 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     if config.getoption("--fast"):
         for name, seconds in config.stash[TOO_SLOW].items():
             terminalreporter.write_line(f"{name} took {seconds:.1f} s of CPU: mark it slow", red=True)
+
+
+# -- processes -------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def warm_workers() -> Iterator[None]:
+    """Let pools fork their workers from a process that has imported transformers, which takes five seconds.
+
+    Each worker imports our own package by itself. Pools of loky's own kind are in evaluate/test_compare.py.
+    """
+    context = pytest.importorskip("loky.backend.context")
+    libraries = ["transformers.models.bert.modeling_bert", "transformers.models.llama.modeling_llama"]
+    if find_spec("distributed"):
+        from distributed.utils import get_mp_context
+
+        get_mp_context()  # the first call sets a list of its own
+        libraries.append("distributed")
+    multiprocessing.get_context("forkserver").set_forkserver_preload(libraries)
+    context.set_start_method("forkserver", force=True)
+    yield
+    context.set_start_method(None, force=True)
 
 
 # -- models and data -------------------------------------------------------------------------------

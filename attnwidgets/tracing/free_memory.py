@@ -48,13 +48,9 @@ def free_bytes(device: torch.device | None = None) -> int | None:
 
         free, _ = torch.cuda.mem_get_info(device)
         return free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-    table = Path("/proc/meminfo")
-    if kind != "cpu" or not table.exists():
-        return None
-    lines = dict(line.split(":", 1) for line in table.read_text().splitlines() if ":" in line)
-    if "MemAvailable" not in lines:
-        return None
-    return min(int(lines["MemAvailable"].split()[0]) * 1024, *_limits())
+    table = _text_of("/proc/meminfo") if kind == "cpu" else ""
+    available = re.search(r"^MemAvailable: +(\d+)", table, re.MULTILINE)
+    return min(int(available.group(1)) * 1024, *_limits()) if available else None
 
 
 def _limits() -> Iterator[int]:
@@ -62,16 +58,26 @@ def _limits() -> Iterator[int]:
     import resource  # Unix only
 
     most = resource.getrlimit(resource.RLIMIT_AS)[0]
-    pages = int(Path("/proc/self/statm").read_text().split()[0])
-    yield most - pages * resource.getpagesize() if most != resource.RLIM_INFINITY else sys.maxsize
-    named = Path("/proc/self/cgroup")
-    group_path = re.search(r"^0::/(.*)$", named.read_text(), re.MULTILINE) if named.exists() else None
-    folder = Path("/sys/fs/cgroup", group_path.group(1) if group_path else "")
-    for group in (folder, *folder.parents):
-        limit, used, table = (group / f"memory.{name}" for name in ("max", "current", "stat"))
-        if limit.exists() and used.exists() and limit.read_text().strip().isdecimal():
-            cached = re.search(r"^inactive_file (\d+)", table.read_text(), re.MULTILINE)
-            yield int(limit.read_text()) - int(used.read_text()) + (int(cached.group(1)) if cached else 0)
+    if most == resource.RLIM_INFINITY:
+        yield sys.maxsize
+    else:
+        yield most - int(_text_of("/proc/self/statm").split()[0]) * resource.getpagesize()
+    group_path = re.search(r"^0::/(.*)$", _text_of("/proc/self/cgroup"), re.MULTILINE)
+    parts = [part for part in (group_path.group(1) if group_path else "").split("/") if part]
+    for depth in range(len(parts), -1, -1):
+        group = "/".join(["/sys/fs/cgroup", *parts[:depth]])
+        limit = _text_of(f"{group}/memory.max").strip()
+        if limit.isdecimal() and (used := _text_of(f"{group}/memory.current")):
+            cached = re.search(r"^inactive_file (\d+)", _text_of(f"{group}/memory.stat"), re.MULTILINE)
+            yield int(limit) - int(used) + (int(cached.group(1)) if cached else 0)
+
+
+def _text_of(path: str) -> str:
+    """Return the text of a file of the kernel; "" if there is none."""
+    try:
+        return Path(path).read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return ""
 
 
 _forced: ContextVar[bool] = ContextVar("attnwidgets_forced", default=False)

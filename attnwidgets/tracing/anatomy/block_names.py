@@ -18,7 +18,6 @@ def block_names(trace: Trace, model: nn.Module) -> dict[str, tuple[str, ...]]:
     If attention was not recorded, they are the elements of the module list that attends (of several, the list
     with the stack's name in its path). A stack whose blocks are unknown is omitted.
     """
-    modules = {name for name, _ in model.named_modules(remove_duplicate=False)}
     names: dict[str, list[str]] = {}
     for stack, table in trace.stack_table.items():
         if stack == "cross":
@@ -34,7 +33,20 @@ def block_names(trace: Trace, model: nn.Module) -> dict[str, tuple[str, ...]]:
             names[stack] = [
                 f"{name}.{child}" for name, part in lists.items() for child, _ in part.named_children()
             ]
-    return {stack: tuple(paths) for stack, paths in names.items() if all(paths) and modules.issuperset(paths)}
+    return {
+        stack: tuple(paths)
+        for stack, paths in names.items()
+        if all(path and _has(model, path) for path in paths)
+    }
+
+
+def _has(model: nn.Module, path: str) -> bool:
+    """Return whether a model has a module at a path."""
+    try:
+        model.get_submodule(path)
+    except AttributeError:
+        return False
+    return True
 
 
 def is_attention(module: nn.Module) -> bool:
