@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.autograd import Function
 
 from attnwidgets._gradients import no_grad
+from attnwidgets.tracing.model_state import modules_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -128,7 +129,7 @@ def activation_modules(model: nn.Module) -> list[nn.Module]:
 
     return [
         module
-        for module in model.modules()
+        for module in modules_of(model)
         if not type(module).__module__.startswith("torch.")
         and (isinstance(module, classes) or looks_like_activation(module))
         and _zero_at_zero(module)

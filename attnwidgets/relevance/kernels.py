@@ -30,6 +30,7 @@ from attnwidgets.tracing.mixers.calls import (
     watch_kernels,
 )
 from attnwidgets.tracing.mixers.mix import quotient
+from attnwidgets.tracing.model_state import modules_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -47,10 +48,10 @@ def whole_kernels(model: nn.Module, settings: Settings) -> Iterator[None]:
         model: A borrowed model: methods of its modules are replaced until the `with` block ends.
         settings: The settings of the rules, which have to be in force while the model runs.
     """
-    watch_kernels(model.modules())
+    watch_kernels(modules_of(model))
     wholes = _Wholes(settings)
     with ExitStack() as exits:
-        for module in model.modules():
+        for module in modules_of(model):
             name = type(module).__name__
             if name.endswith(SPLIT_VALUES):
                 _replace_forward(exits, module, _with_split_values)

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from attnwidgets.tracing.anatomy.attention_modules import Turns, sites
 from attnwidgets.tracing.layers import is_trace
+from attnwidgets.tracing.model_state import modules_of
 from attnwidgets.tracing.recording.attention_function import NAME, allowed, changers, read_at_all
 from attnwidgets.tracing.recording.borrow import configs_of, current_twin, implementation, origin, unwrap
 from attnwidgets.tracing.recording.call_scope import own_calls, own_implementation, own_uncompiled
@@ -323,7 +324,7 @@ class Session:
                 f"parts of this {type(self.model).__name__} are changed through another model that holds "
                 "them: enter all interventions with the same model."
             )
-        modules = list(self.model.modules())
+        modules = modules_of(self.model)
         configs = configs_of(modules)
         if not configs:
             raise UnsupportedModelError(

@@ -60,13 +60,35 @@ def hooks_in(module: nn.Module) -> Iterator[Any]:
             yield hook
 
 
+def named_modules(model: nn.Module) -> dict[str, nn.Module]:
+    """Return the modules of a model by name, each once, in the order of its `named_modules()`.
+
+    That nests a generator for every level of the model, and passes each module through all of them.
+    """
+    modules: dict[nn.Module, str] = {}
+    waiting = [("", model)]
+    while waiting:
+        name, module = waiting.pop()
+        if module not in modules:
+            modules[module] = name
+            children = module._modules.items()  # noqa: SLF001 - `named_children()` is a generator as well
+            prefix = f"{name}." if name else ""
+            waiting += [(prefix + child, part) for child, part in children if part is not None][::-1]
+    return {name: module for module, name in modules.items()}
+
+
+def modules_of(model: nn.Module) -> list[nn.Module]:
+    """Return the modules of a model, each once, in the order of its `modules()`; see `named_modules`."""
+    return list(named_modules(model).values())
+
+
 def state_of(model: nn.Module) -> int:
     """Return a number that changes with everything in a model that may change its answers, in this session.
 
     Weights count by their address, by how often they were written to, and by some of their numbers: writing
     to `weight.data` counts nowhere. All numbers would take as long as a pass.
     """
-    modules = list(model.modules())
+    modules = modules_of(model)
     return hash((tuple(map(_state_of_module, modules)), _samples(modules)))
 
 
@@ -125,7 +147,7 @@ def architecture(model: nn.Module, modules: Iterable[nn.Module] | None = None) -
     facts = config.to_dict() if hasattr(config, "to_dict") else {}
     return (
         type(model),
-        frozenset(map(type, model.modules() if modules is None else modules)),
+        frozenset(map(type, modules_of(model) if modules is None else modules)),
         tuple(sorted(_choices("", facts))),
     )
 

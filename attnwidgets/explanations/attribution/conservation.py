@@ -15,7 +15,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from attnwidgets.explanations.attribution.embedding_gradients import padded
-from attnwidgets.tracing.model_state import architecture
+from attnwidgets.tracing.model_state import architecture, modules_of
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -161,7 +161,7 @@ def _has_hooks(model: nn.Module) -> bool:
     from attnwidgets.tracing.recording.call_scope import is_replaced
 
     kinds = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-    return any(is_replaced(part) or any(vars(part)[kind] for kind in kinds) for part in model.modules())
+    return any(is_replaced(part) or any(vars(part)[kind] for kind in kinds) for part in modules_of(model))
 
 
 def _check(trace: Any, tolerance: float, purpose: str) -> Conservation:

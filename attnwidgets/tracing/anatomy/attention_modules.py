@@ -11,6 +11,7 @@ import torch
 
 from attnwidgets.tracing.anatomy.block_names import block_lists, is_attention, recorded
 from attnwidgets.tracing.layers import ModelLayer, is_trace
+from attnwidgets.tracing.model_state import named_modules
 from attnwidgets.tracing.recording.borrow import origin, unwrap
 from attnwidgets.tracing.recording.wrappers import unpeft
 
@@ -94,7 +95,7 @@ def _of_trace(trace: Trace) -> dict[str, dict[int, AttentionModule]]:
         raise ValueError(
             f"attention cannot be changed here: {why}; make a trace with aw.trace(model, tokenizer, text)."
         )
-    modules = dict(unwrap(trace.model).named_modules())
+    modules = named_modules(unwrap(trace.model))
     return {
         stack: {
             number: AttentionModule(layer.call.name, modules[layer.call.name], layer.shape[0])

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from torch import nn
 
 from attnwidgets.tracing.layers import ModelLayer
+from attnwidgets.tracing.model_state import modules_of
 
 if TYPE_CHECKING:
     from attnwidgets.tracing.trace import Trace
@@ -86,7 +87,7 @@ def recorded(trace: Trace) -> bool:
 
 def word_embeddings(model: nn.Module) -> list[nn.Module]:
     """Return the word embeddings: the model's input embedding and others of its size, or else all."""
-    tables: list[nn.Module] = [module for module in model.modules() if isinstance(module, nn.Embedding)]
+    tables: list[nn.Module] = [module for module in modules_of(model) if isinstance(module, nn.Embedding)]
     try:
         ask = getattr(model, "get_input_embeddings", None)
         named = ask() if callable(ask) else None

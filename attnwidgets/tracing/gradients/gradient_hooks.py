@@ -10,12 +10,13 @@ from torch import Tensor
 
 from attnwidgets.tracing.anatomy.attention_modules import Turns
 from attnwidgets.tracing.block_replay import first_tensor
+from attnwidgets.tracing.model_state import named_modules
 from attnwidgets.tracing.recording.borrow import unwrap
 from attnwidgets.tracing.recording.module_calls import HIDDEN_DIMS, is_hidden
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from torch import nn
 
@@ -182,7 +183,7 @@ def require_gradients(model: nn.Module, purpose: str) -> None:
             f"{purpose} needs gradients, which torch.inference_mode() disables; call it outside that block "
             "(torch.no_grad() is fine)"
         )
-    for name, parameter in model.named_parameters():
+    for name, parameter in _parameters_of(model):
         if parameter.is_inference():
             raise ValueError(
                 f"{purpose} needs gradients, and {name} was created under torch.inference_mode(); load the "
@@ -196,13 +197,21 @@ def require_gradients(model: nn.Module, purpose: str) -> None:
         )
 
 
+def _parameters_of(model: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:
+    """Yield the names and parameters of a model; those that modules share, for each of them."""
+    for path, module in named_modules(model).items():
+        for name, parameter in module._parameters.items():  # noqa: SLF001 - `named_parameters()` takes longer
+            if parameter is not None:
+                yield f"{path}.{name}" if path else name, parameter
+
+
 def quantised_weights(module: nn.Module) -> str:
     """Return the first quantised weights in a module, in words; "" if there are none."""
-    for name, parameter in module.named_parameters():
+    for name, parameter in _parameters_of(module):
         is_quantised = parameter.is_quantized or not (parameter.is_floating_point() or parameter.is_complex())
         if is_quantised or hasattr(parameter, "quant_state") or "torchao" in type(parameter.data).__module__:
             return f"{name} ({str(parameter.dtype).removeprefix('torch.')})"
-    for name, part in module.named_modules():
+    for name, part in named_modules(module).items():
         kind = f"{type(part).__module__}.{type(part).__name__}".lower()
         if any(mark in kind for mark in _QUANTISED):
             return f"those of {name} ({type(part).__name__})"

@@ -25,6 +25,7 @@ from torch import nn
 
 from attnwidgets._gradients import no_grad
 from attnwidgets.tracing.attention_sources import holds_attention
+from attnwidgets.tracing.model_state import modules_of
 from attnwidgets.tracing.recording.wrappers import inside, is_a
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ def implementation(model: nn.Module, name: str) -> Iterator[None]:
     The attribute behind `set_attn_implementation` is set directly: that method warns, asks the hub for
     kernels and does not reach models that are only partly on the attention interface.
     """
-    configs = configs_of(model.modules())
+    configs = configs_of(modules_of(model))
     before = [getattr(config, IMPLEMENTATION) for config in configs]
     try:
         for config in configs:
@@ -194,7 +195,7 @@ def twin_of(model: nn.Module) -> nn.Module:
 
 def twins_in(twin: nn.Module) -> dict[int, nn.Module]:
     """Return the modules of a twin by their ids, and by the ids of the modules that they are twins of."""
-    modules = list(twin.modules())
+    modules = modules_of(twin)
     return {id(module): module for module in modules} | {
         id(vars(module)[_MADE_FROM]): module for module in modules if _MADE_FROM in vars(module)
     }
@@ -218,7 +219,7 @@ class _Copy:
     """Copies the values of a model for its twin, each once."""
 
     def __init__(self, model: nn.Module) -> None:
-        modules = list(model.modules())
+        modules = modules_of(model)
         self._inside = set(map(id, modules))
         self.trains = any(module.training for module in modules)
         self._copies: dict[int, Any] = {}

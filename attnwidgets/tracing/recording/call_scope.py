@@ -8,6 +8,7 @@ from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
+from attnwidgets.tracing.model_state import modules_of
 from attnwidgets.tracing.recording.borrow import COMPILED, IMPLEMENTATION
 
 if TYPE_CHECKING:
@@ -166,7 +167,7 @@ def is_replaced(module: nn.Module) -> bool:
 def own_uncompiled(model: nn.Module, is_own: Callable[[], bool]) -> Iterator[None]:
     """Run modules uncompiled for callers for whom `is_own` is true: graphs ignore hooks added later."""
     with ExitStack() as exits:
-        for module in model.modules():
+        for module in modules_of(model):
             if getattr(module, COMPILED, None) is not None:
                 plain = module._call_impl  # noqa: SLF001 - torch calls it for modules that are not compiled
                 exits.enter_context(own_method(module, COMPILED, functools.partial(_instead, plain), is_own))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from attnwidgets._selecting import listed
 from attnwidgets.tracing.causal_mask import supports_sdpa
 from attnwidgets.tracing.free_memory import less_of, require_room
-from attnwidgets.tracing.model_state import architecture
+from attnwidgets.tracing.model_state import architecture, modules_of
 from attnwidgets.tracing.recording.attention_function import LONG_BYTES, changer_of, changers
 from attnwidgets.tracing.recording.borrow import implementation
 from attnwidgets.tracing.recording.returned import (
@@ -76,7 +76,7 @@ def compared(
 
 def is_changed(model: nn.Module) -> bool:
     """Return whether an intervention is in force on a model."""
-    return bool(changers.get()) and any(changer_of(module) is not None for module in model.modules())
+    return bool(changers.get()) and any(changer_of(module) is not None for module in modules_of(model))
 
 
 def _difference(

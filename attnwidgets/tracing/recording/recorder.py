@@ -21,6 +21,7 @@ from attnwidgets.tracing.anatomy.block_log import BlockLog, attends, subtracts
 from attnwidgets.tracing.anatomy.blocks import with_measured
 from attnwidgets.tracing.causal_mask import supports_sdpa
 from attnwidgets.tracing.mixers.log import MixerLog
+from attnwidgets.tracing.model_state import named_modules
 from attnwidgets.tracing.recording.attention_function import (
     FUSED_BYTES,
     NAME,
@@ -196,7 +197,7 @@ def recording(
             keeping those of all layers.
     """
     register()
-    modules = dict(model.named_modules()) if modules is None else modules
+    modules = named_modules(model) if modules is None else modules
     session = Recording(
         {id(module): name for name, module in modules.items()},
         edits,
@@ -318,7 +319,7 @@ def record(model: nn.Module, inputs: Mapping[str, Any], *, watches: bool = False
     options: dict[str, Any] = {"return_dict": True}
     if "use_cache" in forward_parameters(model):
         options["use_cache"] = False
-    modules = dict(model.named_modules())
+    modules = named_modules(model)
     on_interface = is_on_interface(modules.values())
     if not on_interface and any(map(attends, modules.values())):
         require_room_for_maps(model, inputs, "is recorded where it meets the values")

@@ -11,6 +11,7 @@ import torch
 
 from attnwidgets.tracing.attention_sources import OUTPUTS, weights_in
 from attnwidgets.tracing.free_memory import less_of, require_room
+from attnwidgets.tracing.model_state import modules_of
 from attnwidgets.tracing.pass_memory import device_of, returned_bytes
 from attnwidgets.tracing.recording.borrow import IMPLEMENTATION, configs_of, implementation
 from attnwidgets.tracing.recording.call_scope import is_replaced
@@ -84,7 +85,7 @@ def returned_weights(
         ):
             note += f"; it returned one map for all {layers[0].shape[1]} heads of a layer, shown as one head"
             weights[stack] = tuple(layer[:, :1] for layer in layers)
-    if is_custom or set(functions_of(model.modules())) == {"eager"}:
+    if is_custom or set(functions_of(modules_of(model))) == {"eager"}:
         return outputs, weights, note
     plain = model(**inputs, **options)
     difference = _difference(plain, outputs, inputs)
@@ -192,7 +193,7 @@ def functions_of(modules: Iterable[nn.Module]) -> dict[str, Any]:
 
 def is_transformers_own(model: nn.Module) -> bool:
     """Return whether a model computes attention by functions of transformers, none registered or replaced."""
-    functions = (function for function in functions_of(model.modules()).values() if function is not None)
+    functions = (function for function in functions_of(modules_of(model)).values() if function is not None)
     return all(map(_is_of_transformers, functions))
 
 

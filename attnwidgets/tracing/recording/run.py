@@ -23,6 +23,7 @@ from attnwidgets.tracing.chat.passages import given_passages, headed_passages
 from attnwidgets.tracing.chat.rendering import rendered
 from attnwidgets.tracing.failed_pass import told_of_pass
 from attnwidgets.tracing.free_memory import byte_budget, forced
+from attnwidgets.tracing.model_state import modules_of
 from attnwidgets.tracing.pass_memory import room_to_record
 from attnwidgets.tracing.predictions import predict
 from attnwidgets.tracing.recording.asked import TEXT, Asked
@@ -579,10 +580,10 @@ def _run(
 
 def _require_weights(model: nn.Module) -> None:
     """Raise a ValueError if weights were never loaded; offloaded ones are loaded when needed."""
-    tables = (module._parameters for module in model.modules())  # noqa: SLF001 - `parameters()` takes three times as long
+    tables = (module._parameters for module in modules_of(model))  # noqa: SLF001 - `parameters()` takes three times as long
     if not any(weights is not None and weights.is_meta for table in tables for weights in table.values()):
         return
-    if not any(hasattr(module, "_hf_hook") for module in model.modules()):
+    if not any(hasattr(module, "_hf_hook") for module in modules_of(model)):
         empty = next(name for name, weights in model.named_parameters() if weights.is_meta)
         raise ValueError(
             f"{type(model).__name__} has no weights: {empty} is on the meta device, which keeps shapes only. "

@@ -321,10 +321,15 @@ class Source(Reader):
             "targets": self.targets,
             "accounts": [] if self._whole is None else self._at_input(accounts_of(self._whole)),
             "sums": [] if self._whole is None else self._at_input(sums_of(self._whole)),
-            "findings": findings_of(self.explanation) if self.attributions else [],
+            "findings": self._findings,
             "balance": [] if self._whole is None else balance_of(self._whole),
             "verdict": "" if self._whole is None else verdict_of(self._whole),
         }
+
+    @cached_property
+    def _findings(self) -> list[str]:
+        # Every change of the menu describes all sources again.
+        return findings_of(self.explanation) if self.attributions else []
 
     def _described_mixers(self) -> dict[str, Any] | None:
         """Return the Mixers of wire.ts, of the layers of a map; None for models of attention alone."""
