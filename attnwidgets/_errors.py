@@ -68,22 +68,10 @@ def suggest(name: str, choices: Iterable[str], of: str = "") -> str:
     return f" Did you mean {names[near[0]]!r}?" if near else ""
 
 
-class Suggesting:
-    """An object that suggests, for a name that it lacks, the nearest public name or the name meant."""
+class _Lacking:
+    """The message about a name that an object lacks, composed when it is read.
 
-    if not TYPE_CHECKING:  # type checkers would take any name for an attribute
-
-        def __getattr__(self, name: str) -> NoReturn:
-            kind = type(self)
-            if name.startswith("_") or hasattr(kind, name):  # a property that raised says why
-                return object.__getattribute__(self, name)
-            raise AttributeError(_LackedName(self, name))
-
-
-class _LackedName:
-    """The message of an AttributeError, written once it is read.
-
-    `hasattr`, and `getattr` with a default, raise many errors that nobody reads.
+    `hasattr` drops it, and finding the nearest name takes a thousand times as long as noticing the lack.
     """
 
     def __init__(self, owner: object, name: str) -> None:
@@ -100,7 +88,19 @@ class _LackedName:
         return repr(str(self))
 
     def __reduce__(self) -> tuple[type[str], tuple[str]]:
-        return str, (str(self),)  # an error travels without the object
+        return str, (str(self),)
+
+
+class Suggesting:
+    """An object that suggests, for a name that it lacks, the nearest public name or the name meant."""
+
+    if not TYPE_CHECKING:  # type checkers would take any name for an attribute
+
+        def __getattr__(self, name: str) -> NoReturn:
+            kind = type(self)
+            if name.startswith("_") or hasattr(kind, name):  # a property that raised says why
+                return object.__getattribute__(self, name)
+            raise AttributeError(_Lacking(self, name))
 
 
 def suggests_keywords(function: Callable[P, R]) -> Callable[P, R]:

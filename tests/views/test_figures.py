@@ -28,7 +28,7 @@ HOSTILE = ["<b>&", "$x_1$", "nul\0", "\u202eevil", "a\ud800b", "\ufffe", "x" * 5
 
 @pytest.fixture(autouse=True)
 def _fonts_without_layout(monkeypatch):
-    """Embed fonts without their tables of ligatures and kerning, which no page uses: most of a page's time."""
+    """Embed fonts without their tables of ligatures and kerning, which no page uses but which take long."""
     subset = Subsetter.subset
 
     def without_layout(self, font):
