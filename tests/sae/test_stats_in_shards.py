@@ -193,6 +193,7 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_bits(
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("warm_workers")
 def test_two_processes_go_on_from_a_checkpoint_to_the_same_bits(bert, sae, whole, tmp_path):
     with pytest.raises(made.StopError):
         aw.feature_stats(*bert, sae, made.interrupted(TEXTS, 10), checkpoint=tmp_path / "counts", **OPTIONS)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -16,6 +16,9 @@ from attnwidgets.tracing.text.axes import prefixed
 from tests.tracing import tiny
 from tests.tracing.test_media import processor
 from tests.tracing.tiny import SMALL, VOCAB
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 RATE = 16_000
 _CONV = {"conv_dim": (16, 16), "conv_stride": (5, 2), "conv_kernel": (10, 3), "num_feat_extract_layers": 2}
@@ -243,19 +246,22 @@ def test_half_an_hour_is_cut_to_what_the_model_reads_and_that_is_said() -> None:
     ("reader", "says"),
     [
         (
-            hf.Wav2Vec2FeatureExtractor(),
+            hf.Wav2Vec2FeatureExtractor,
             r"reads input_features, and Wav2Vec2FeatureExtractor makes input_values",
         ),
-        (hf.WhisperFeatureExtractor(feature_size=128, chunk_length=1), r"reads 8 bands, .* makes 128\. Pass"),
         (
-            processor("ViTImageProcessor"),
+            lambda: hf.WhisperFeatureExtractor(feature_size=128, chunk_length=1),
+            r"reads 8 bands, .* makes 128\. Pass",
+        ),
+        (
+            lambda: processor("ViTImageProcessor"),
             r"audio needs a processor of sound, and ViTImageProcessor\w* reads pict",
         ),
     ],
 )
-def test_a_processor_of_another_model_is_refused_in_words(reader: Any, says: str) -> None:
+def test_a_processor_of_another_model_is_refused_in_words(reader: Callable[[], Any], says: str) -> None:
     with pytest.raises(ValueError, match=says):
-        trace(tiny.whisper(), reader, audio=noise(9_000))
+        trace(tiny.whisper(), reader(), audio=noise(9_000))
 
 
 def test_a_processor_of_sound_and_text_reads_no_picture() -> None:

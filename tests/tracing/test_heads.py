@@ -26,10 +26,11 @@ SIZES = {name: FAMILIES[name] for name in ("Bert", "Roberta", "DistilBert")} | {
     "Llama": tiny.SMALL | tiny.GQA,
 }
 HEADS = r"For\w+|LMHeadModel|DoubleHeadsModel"
+NAMES = sorted(dir(hf))
 CLASSES = [
     (family, name.removeprefix(family))
     for family in SIZES
-    for name in sorted(dir(hf))
+    for name in NAMES
     if re.fullmatch(f"{family}({HEADS})", name)
 ]
 CLS, SEP, MASK, CAT = 2, 3, 4, 9

@@ -1,4 +1,7 @@
-"""Live pages without a browser: the session of a written page, run by node on the page's own bytes."""
+"""Live pages without a browser: the session of a written page, run by node on the page's own bytes.
+
+One process of node answers for all pages of a test file; each time a page is read, its session begins anew.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import json
 import re
 import shutil
 import subprocess
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -19,54 +23,60 @@ JS = Path(__file__).parents[2] / "js"
 # The page's models, without its views: what js/src/host/standalone.ts lends to a session.
 DRIVER = """
 const {createSession} = require(process.argv[2]);
-const {state, blobs, steps} = JSON.parse(require('fs').readFileSync(0, 'utf8'));
-const made = new Map();
-const make = (name, {state}) => made.set(name, {
-  state, get: (key) => state[key], setAll: (values) => Object.assign(state, values),
-});
-for (const [name, written] of Object.entries(state.models)) make(name, written);
-const session = createSession(state.live, {
-  groups: state.texts,
-  model: (name) => made.get(name),
-  written: (name) => state.models[name]?.state,
-  add(name, kind, written) { state.models[name] = {kind, state: written}; make(name, state.models[name]); },
-  async show(group, index) {
-    const {views} = state.texts[group];
-    for (const line of views) {
-      const {store, selection} = state.models[line[index]].state;
-      made.get(line[0]).setAll({store, selection});
-    }
-    state.texts[group].shown = index;
-  },
-  bytes: async (id) => require('zlib').inflateSync(Buffer.from(blobs[id], 'base64')),
-});
 const packed = ([reply, buffers]) => [reply, buffers.map((one) => Buffer.from(one).toString('base64'))];
-(async () => {
+const answers = async ({state, blobs, steps}) => {
+  const made = new Map();
+  const make = (name, {state}) => made.set(name, {
+    state, get: (key) => state[key], setAll: (values) => Object.assign(state, values),
+  });
+  for (const [name, written] of Object.entries(state.models)) make(name, written);
+  const session = createSession(state.live, {
+    groups: state.texts,
+    model: (name) => made.get(name),
+    written: (name) => state.models[name]?.state,
+    add(name, kind, written) { state.models[name] = {kind, state: written}; make(name, state.models[name]); },
+    async show(group, index) {
+      const {views} = state.texts[group];
+      for (const line of views) {
+        const {store, selection} = state.models[line[index]].state;
+        made.get(line[0]).setAll({store, selection});
+      }
+      state.texts[group].shown = index;
+    },
+    bytes: async (id) => require('zlib').inflateSync(Buffer.from(blobs[id], 'base64')),
+  });
   const out = [];
   for (const {view, store, time, ...message} of steps) {
-    const before = process.cpuUsage();
     const last = store === 'shown' ? made.get(view).get('store').replace('anywidget:', '') : store;
     const answer = store ? await session.request(last, message) : await session.question(view, message);
-    const {user} = process.cpuUsage(before);
-    out.push([...packed(answer), user / 1000, made.get(view ?? 'view0').get('store'), state.models]);
+    out.push([...packed(answer), made.get(view ?? 'view0').get('store')]);
   }
-  console.log(JSON.stringify(out.map(([reply, buffers, ms, shown, models]) => {
-    const {header} = models[shown.replace('anywidget:', '')].state;
-    return {reply, buffers, ms, header};
-  })));
+  return out.map(([reply, buffers, shown]) => {
+    const {header} = state.models[shown.replace('anywidget:', '')].state;
+    return {reply, buffers, header};
+  });
+};
+(async () => {
+  for await (const line of require('readline').createInterface({input: process.stdin})) {
+    console.log(JSON.stringify(await answers(JSON.parse(line))));
+  }
 })();
 """
 
 
-def session_code(folder):
-    """The session as a module of node; skips where the JavaScript tools are missing."""
+@contextmanager
+def sessions(folder):
+    """A process that answers for pages; skips where the JavaScript tools are missing."""
     tool = JS / "node_modules/.bin/esbuild"
     if shutil.which("node") is None or not tool.exists():
         pytest.skip("needs Node.js and js/node_modules (make js)")
-    out = folder / "session.cjs"
+    out, driver = folder / "session.cjs", folder / "driver.cjs"
     command = [tool, "src/live/session.ts", "--bundle", "--platform=node", "--format=cjs", f"--outfile={out}"]
     subprocess.run(command, cwd=JS, check=True, capture_output=True)
-    return out
+    driver.write_text(DRIVER, encoding="utf-8")
+    pipe = subprocess.PIPE
+    with subprocess.Popen(["node", driver, out], stdin=pipe, stdout=pipe, encoding="utf-8") as process:
+        yield process  # it ends with its input
 
 
 def parts_of(path):
@@ -81,7 +91,7 @@ class Answer:
     """The reply to one request, and its numbers."""
 
     def __init__(self, told):
-        self.reply, self.ms, self.header = told["reply"], told["ms"], told["header"]
+        self.reply, self.header = told["reply"], told["header"]
         self._buffers = [base64.b64decode(item) for item in told["buffers"]]
 
     @property
@@ -96,19 +106,19 @@ class Answer:
 class LivePage:
     """A written page, whose session answers."""
 
-    def __init__(self, code, folder, *views):
-        self.path = aw.to_html(list(views), folder / "live.html", live=True)
-        self._code, self._driver = code, folder / "driver.cjs"
-        self._driver.write_text(DRIVER, encoding="utf-8")
+    def __init__(self, node, folder, *views):
+        self._node = node
+        self._parts = parts_of(aw.to_html(list(views), folder / "live.html", live=True))
 
     def answers(self, *steps):
         """The answers to requests, one after the other, in a fresh page."""
-        state, blobs = parts_of(self.path)
+        state, blobs = self._parts
         given = json.dumps({"state": state, "blobs": blobs, "steps": [{"id": 1, **step} for step in steps]})
-        command = ["node", self._driver, self._code]
-        done = subprocess.run(command, input=given, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-        return [Answer(told) for told in json.loads(done.stdout)]
+        self._node.stdin.write(f"{given}\n")
+        self._node.stdin.flush()
+        told = self._node.stdout.readline()
+        assert told, "the session failed, see above"
+        return list(map(Answer, json.loads(told)))
 
     def ask(self, topic, *, before=(), **args):
         """The answer to a view's question, after others."""

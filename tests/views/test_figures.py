@@ -9,6 +9,7 @@ from xml.etree import ElementTree as ET
 import matplotlib as mpl
 import numpy as np
 import pytest
+from fontTools.subset import Subsetter
 from PIL import Image
 
 import attnwidgets as aw
@@ -23,6 +24,18 @@ WIDTHS = {1: 3.3, 2: 6.9}
 WITHOUT = "LayerSlider"  # controls only
 DRAWN = [name for name in every_view() if name != WITHOUT]
 HOSTILE = ["<b>&", "$x_1$", "nul\0", "\u202eevil", "a\ud800b", "\ufffe", "x" * 500, "שלום", "日本", ""]
+
+
+@pytest.fixture(autouse=True)
+def _fonts_without_layout(monkeypatch):
+    """Embed fonts without their tables of ligatures and kerning, which no page uses but which take long."""
+    subset = Subsetter.subset
+
+    def without_layout(self, font):
+        self.options.drop_tables += ["GDEF", "GPOS", "GSUB"]
+        return subset(self, font)
+
+    monkeypatch.setattr(Subsetter, "subset", without_layout)
 
 
 def texts(path):

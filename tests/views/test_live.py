@@ -22,7 +22,7 @@ import attnwidgets as aw
 from attnwidgets.zoo.characters import character_tokenizer
 from attnwidgets.zoo.tokenizers import letter_tokenizer
 
-from .live_pages import LivePage, asks, parts_of, row, session_code, typed
+from .live_pages import LivePage, asks, parts_of, row, sessions, typed
 
 pytestmark = pytest.mark.slow
 
@@ -100,16 +100,17 @@ RANDOM = {
 
 
 @pytest.fixture(scope="module")
-def code(tmp_path_factory):
-    return session_code(tmp_path_factory.mktemp("session"))
+def node(tmp_path_factory):
+    with sessions(tmp_path_factory.mktemp("session")) as process:
+        yield process
 
 
 @pytest.fixture(scope="module", params=[*ZOO, *RANDOM])
-def case(request, code, tmp_path_factory):
+def case(request, node, tmp_path_factory):
     """A live page, the trace of a text that it was not written with, and that text."""
     make, first, second = (ZOO | RANDOM)[request.param]
     model, tokenizer = make()
-    page = LivePage(code, tmp_path_factory.mktemp("page"), aw.Explorer(aw.trace(model, tokenizer, first)))
+    page = LivePage(node, tmp_path_factory.mktemp("page"), aw.Explorer(aw.trace(model, tokenizer, first)))
     return page, aw.trace(model, tokenizer, second), second
 
 
@@ -204,12 +205,12 @@ def assert_same_change(found, known):
         assert here[outcome] == pytest.approx(there[outcome], abs=1e-4)
 
 
-def test_a_followed_change_moves_the_rollout_as_well(code, tmp_path):
+def test_a_followed_change_moves_the_rollout_as_well(node, tmp_path):
     model, tokenizer = random_model("llama")
     trace = aw.trace(model, tokenizer, "abacabad")
     explorer = aw.Explorer(trace, methods=["rollout"])
     specs = [{"kind": "ablate", "stack": "self", "layer": 0, "head": 1, "how": "zero"}]
-    page = LivePage(code, tmp_path, explorer)
+    page = LivePage(node, tmp_path, explorer)
     follow, rolled = page.answers(asks("follow", interventions=specs), row("rollout#changed0", 1, "-", 7))
     explorer.selection.interventions = specs
     changed = trace.rerun(*explorer.interventions())
@@ -217,9 +218,9 @@ def test_a_followed_change_moves_the_rollout_as_well(code, tmp_path):
     np.testing.assert_allclose(rolled.numbers(), aw.rollout(changed).layer(1)[7], atol=2e-6)
 
 
-def test_the_decoy_changes_nothing_and_without_the_first_head_all_is_equal(code, tmp_path):
+def test_the_decoy_changes_nothing_and_without_the_first_head_all_is_equal(node, tmp_path):
     model, tokenizer = aw.zoo.induction()
-    page = LivePage(code, tmp_path, aw.Explorer(aw.trace(model, tokenizer, "fadebcfadeb")))
+    page = LivePage(node, tmp_path, aw.Explorer(aw.trace(model, tokenizer, "fadebcfadeb")))
     without = [
         [{"kind": "ablate", "stack": "self", "layer": 0, "head": head, "how": "zero"}] for head in (1, 0)
     ]
@@ -229,20 +230,20 @@ def test_the_decoy_changes_nothing_and_without_the_first_head_all_is_equal(code,
 
 
 @pytest.mark.parametrize("how", ["same", "all", "different"])
-def test_a_model_of_classes_says_that_of_every_token(code, tmp_path, how):
+def test_a_model_of_classes_says_that_of_every_token(node, tmp_path, how):
     model, tokenizer = aw.zoo.histogram(how)
-    page = LivePage(code, tmp_path, aw.Explorer(aw.trace(model, tokenizer, "abacabadab")))
+    page = LivePage(node, tmp_path, aw.Explorer(aw.trace(model, tokenizer, "abacabadab")))
     told = page.ask("preview", text="aaabbcdefg").meta["each"]
     assert told == [[letter, str("aaabbcdefg".count(letter))] for letter in "aaabbcdefg"]
 
 
-def test_outcomes_surprisal_and_one_weight_are_those_of_python(code, tmp_path):
+def test_outcomes_surprisal_and_one_weight_are_those_of_python(node, tmp_path):
     model, tokenizer = random_model("llama")
     text = "abacabadab"
     trace = aw.trace(model, tokenizer, text)
     explorer = aw.Explorer(trace)
     neurons = aw.NeuronView(trace)
-    page = LivePage(code, tmp_path, aw.Explorer(aw.trace(model, tokenizer, "ab")))
+    page = LivePage(node, tmp_path, aw.Explorer(aw.trace(model, tokenizer, "ab")))
     at = {"stack": "self", "layer": 1, "head": 3, "query": 6}
     handlers = {**explorer._handlers(), **neurons._handlers()}
     source = "attention/token/self"
@@ -283,10 +284,10 @@ def assert_alike(found, known):
         assert found == known
 
 
-def test_a_greedy_continuation_is_that_of_generate(code, tmp_path):
+def test_a_greedy_continuation_is_that_of_generate(node, tmp_path):
     model, tokenizer = aw.zoo.trained("alice")
     trace = aw.trace(model, tokenizer, "The White Rabbit")
-    page = LivePage(code, tmp_path, aw.Explorer(trace))
+    page = LivePage(node, tmp_path, aw.Explorer(trace))
     how = {"how": "greedy", "n": 1, "length": 30, "temperature": 1, "top_k": 0, "top_p": 1, "seed": 0}
     [item] = page.ask("continuations", **how).meta["items"]
     [known] = aw.continuations(trace, max_new_tokens=30)
@@ -294,10 +295,10 @@ def test_a_greedy_continuation_is_that_of_generate(code, tmp_path):
     assert item["logs"] == pytest.approx(known.log_probabilities, abs=1e-3)
 
 
-def test_samples_follow_the_model_s_distribution_top_k_and_the_seed(code, tmp_path):
+def test_samples_follow_the_model_s_distribution_top_k_and_the_seed(node, tmp_path):
     model, tokenizer = random_model("gpt2")
     trace = aw.trace(model, tokenizer, "abacab")
-    page = LivePage(code, tmp_path, aw.Explorer(trace))
+    page = LivePage(node, tmp_path, aw.Explorer(trace))
     how = {"how": "sample", "n": 4000, "length": 1, "temperature": 0.7, "top_k": 3, "top_p": 1, "seed": 1}
     items = page.ask("continuations", **how).meta["items"]
     shares = (trace.logits[-1].double() / 0.7).softmax(-1)
@@ -310,6 +311,12 @@ def test_samples_follow_the_model_s_distribution_top_k_and_the_seed(code, tmp_pa
     assert [item["text"] for item in again] == [item["text"] for item in items]
 
 
+@pytest.fixture(scope="module")
+def page_of_letters(node, tmp_path_factory):
+    trace = aw.trace(*aw.zoo.induction(letters="abcdefgh", length=16), "fade")
+    return LivePage(node, tmp_path_factory.mktemp("letters"), aw.Explorer(trace))
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -320,13 +327,19 @@ def test_samples_follow_the_model_s_distribution_top_k_and_the_seed(code, tmp_pa
         ("a\0b", "does not know"),
     ],
 )
-def test_a_text_that_the_model_cannot_read_is_refused_in_words(code, tmp_path, text, words):
-    model, tokenizer = aw.zoo.induction(letters="abcdefgh", length=16)
-    page = LivePage(code, tmp_path, aw.Explorer(aw.trace(model, tokenizer, "fade")))
-    answer = page.ask("text", text=text)
+def test_a_text_that_the_model_cannot_read_is_refused_in_words(page_of_letters, text, words):
+    answer = page_of_letters.ask("text", text=text)
     assert answer.reply["kind"] == "error"
     assert words in answer.reply["message"]
     assert answer.header["text"] == "fade"
+
+
+@pytest.fixture(scope="module")
+def alice(node, tmp_path_factory):
+    """A model of characters, its tokenizer, and a page of them."""
+    model, tokenizer = aw.zoo.trained("alice")
+    explorer = aw.Explorer(aw.trace(model, tokenizer, "Alice"))
+    return model, tokenizer, LivePage(node, tmp_path_factory.mktemp("alice"), explorer)
 
 
 @pytest.mark.parametrize(
@@ -338,9 +351,8 @@ def test_a_text_that_the_model_cannot_read_is_refused_in_words(code, tmp_path, t
         "don't state-of-the-art U.S. e.g. this!? yes",
     ],
 )
-def test_texts_are_read_as_by_the_tokenizer(code, tmp_path, text):
-    model, tokenizer = aw.zoo.trained("alice")
-    page = LivePage(code, tmp_path, aw.Explorer(aw.trace(model, tokenizer, "Alice")))
+def test_texts_are_read_as_by_the_tokenizer(alice, text):
+    model, tokenizer, page = alice
     answer = page.ask("text", text=text)
     try:
         expected = aw.Explorer(aw.trace(model, tokenizer, text)).store.header["axes"]
@@ -417,11 +429,11 @@ def test_a_page_without_live_has_nothing_of_it(tmp_path):
     assert "awLive" not in (tmp_path / "page.html").read_text(encoding="utf-8").split("globalThis")[1]
 
 
-def test_character_tokenizers_of_any_alphabet_travel(code, tmp_path):
+def test_character_tokenizers_of_any_alphabet_travel(node, tmp_path):
     model, _ = random_model("gpt2")
     tokenizer = character_tokenizer("ab[]\\^-*", 19)
     trace = aw.trace(model, tokenizer, "a[b]")
-    page = LivePage(code, tmp_path, aw.Explorer(trace))
+    page = LivePage(node, tmp_path, aw.Explorer(trace))
     answer = page.ask("text", text="\\^-*[]ab<s>")
     known = aw.trace(model, tokenizer, "\\^-*[]ab<s>")
     assert tuple(answer.header["axes"]["token"]["labels"]) == known.tokens

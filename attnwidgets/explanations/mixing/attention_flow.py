@@ -127,11 +127,11 @@ def attention_flow(
 
     def layer_of(number: int) -> NDArray[np.float64]:
         below = [capacities(layer) for layer in layers[: layers.index(number) + 1]]
-        flows = _flows(_network(below), n_tokens, f"attention flow, layer {number}")
+        flows = _flows(below, f"attention flow, layer {number}")
         return shares(flows) if normalize else flows
 
     if n_tokens > LIMIT and not force:
-        seconds = _estimate([capacities(layers[0])] * len(layers), n_tokens)
+        seconds = _estimate([capacities(layers[0])] * len(layers))
         coarser = (
             "pass a map of words (aw.attention(trace).to('word')), " if "word" in source.key.units else ""
         )
@@ -180,24 +180,36 @@ def _network(layers: list[NDArray[np.float64]]) -> Any:
     return csr_matrix((np.concatenate(weights).astype(np.int32), ends), shape=(size, size), dtype=np.int32)
 
 
-def _flows(network: Any, n_tokens: int, label: str) -> NDArray[np.float64]:
+def _flows(layers: list[NDArray[np.float64]], label: str) -> NDArray[np.float64]:
     """Return the maximum flow [token above the last layer, input token]."""
     from scipy.sparse.csgraph import maximum_flow
 
-    top = network.shape[0] - n_tokens
+    network, pairs = _network(layers), _connected(layers)
+    n_tokens = len(layers[0])
     flows = np.zeros((n_tokens, n_tokens))
-    for query, key in progress(np.ndindex(flows.shape), desc=label, total=flows.size):
-        flows[query, key] = maximum_flow(network, top + query, key).flow_value / SCALE
+    for query, key in progress(pairs, desc=label, total=len(pairs)):
+        flows[query, key] = maximum_flow(network, len(layers) * n_tokens + query, key).flow_value / SCALE
     return flows
 
 
-def _estimate(layers: list[NDArray[np.float64]], n_tokens: int) -> float:
+def _connected(layers: list[NDArray[np.float64]]) -> NDArray[np.intp]:
+    """Return the pairs (token above the last layer, input token) that a path connects [pair, 2].
+
+    Nothing flows between the others, which are half of all in a causal model.
+    """
+    connected = np.eye(len(layers[0]), dtype=bool)
+    for matrix in layers:
+        connected = (np.rint(matrix * SCALE) != 0) @ connected
+    return np.argwhere(connected)
+
+
+def _estimate(layers: list[NDArray[np.float64]]) -> float:
     """Return the estimated seconds for all flows through a network, from the time of a few of them."""
     from scipy.sparse.csgraph import maximum_flow
 
-    network = _network(layers)
+    network, pairs = _network(layers), _connected(layers)
+    probes = pairs[np.linspace(0, len(pairs) - 1, _PROBES, dtype=int)]
     begin = time.perf_counter()
-    for probe in range(_PROBES):
-        token = (n_tokens - 1) * probe // (_PROBES - 1)
-        maximum_flow(network, network.shape[0] - 1 - token, token)
-    return (time.perf_counter() - begin) / _PROBES * n_tokens * n_tokens
+    for query, key in probes:
+        maximum_flow(network, len(layers) * len(layers[0]) + query, key)
+    return (time.perf_counter() - begin) / _PROBES * len(pairs)

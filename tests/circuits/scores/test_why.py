@@ -104,7 +104,7 @@ def test_parts_of_a_trained_model_are_those_of_hooks(shared: Path, smollm2: Any)
 
 def contrast(trace: Any, why: Any, stack: str) -> float:
     """The total by recorded attention alone: log A_ij less the foil's mean of log A_ik."""
-    weights = np.asarray(aw.attention(trace, stack).layer(why.layer), dtype=np.float64)[why.head, why.query]
+    weights = trace.layer_array(why.layer, stack)[why.head, why.query].astype(np.float64)
     some = why.foil_weights > 0
     logs = np.log(weights, where=weights > 0, out=np.zeros_like(weights))
     return float(logs[why.key] - why.foil_weights[some] @ logs[some])

@@ -222,6 +222,7 @@ def test_other_threads_give_the_same(trace: Any) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("warm_workers")
 def test_other_processes_give_the_same(trace: Any) -> None:
     result = aw.circuits.sources(trace, jobs=2)
     expected = aw.circuits.sources(trace)
