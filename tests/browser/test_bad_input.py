@@ -19,6 +19,11 @@ REFUSED = {  # each with words of its own
     "LayerProfile": ("one layer", "one of each"),
     "SentenceView": ("1 x 1,000",),
 }
+PROBLEMS = f"""(roots, tallest) => roots.flatMap((root, i) => {{
+  const {{ height }} = root.getBoundingClientRect();
+  return [...({OUTSIDE})(root), ...({OVERLAPS})(root), ...(height > tallest ? [`${{height}} px high`] : [])]
+    .map((line) => `${{i}}: ${{line}}`);
+}})"""
 OF_MAPS = sorted(set(every_view()) - set(OTHERS) - {"Explorer"})
 
 
@@ -27,11 +32,7 @@ def check(page, screenshot, name):
         page.set_viewport_size({"width": width, "height": 900})
         settle(page)
         screenshot(page, f"bad-{name}-{width}.png", full_page=True)
-        problems = []
-        for i, root in enumerate(page.locator(".aw-root").all()):
-            high = root.evaluate("root => root.getBoundingClientRect().height")
-            problems += [f"{i}: {line}" for line in root.evaluate(OUTSIDE) + root.evaluate(OVERLAPS)]
-            problems += [f"{i}: {high} px high"] if high > tallest else []
+        problems = page.locator(".aw-root").evaluate_all(PROBLEMS, tallest)
         if page.evaluate("document.documentElement.scrollWidth") > width:
             problems.append("wider than the page")
         assert "\n".join(problems) == "", width

@@ -6,20 +6,23 @@ import json
 
 from .conftest import drawn
 
-# What a reader could notice: words, states of controls, what is painted. The standing hint is no answer.
+# What a reader could notice: words, states of controls. The standing hint is no answer.
 SEEN = """view => {
   const words = (root) => [...root.querySelectorAll(".aw-hint")]
     .reduce((all, hint) => all.replace(hint.textContent, ""), root.textContent);
-  const painted = [...view.querySelectorAll("canvas")].map(canvas => [canvas.width, canvas.height,
-    canvas.width && canvas.height && new Int32Array(canvas.getContext("2d")
-      .getImageData(0, 0, canvas.width, canvas.height).data.buffer)
-      .reduce((hash, pixel) => Math.imul(hash ^ pixel, 16777619), 0)].join());
   const states = [...view.querySelectorAll("*")].map(element => [...element.attributes]
     .filter(({ name }) => !name.startsWith("data-crawl")).map(({ name, value }) => name + value).join());
   const fields = [...view.querySelectorAll("input, select, textarea")]
     .map(({ value, checked }) => value + checked);
-  return JSON.stringify([words(view.closest("main, .jp-Cell")), painted, states, fields, view.clientHeight]);
+  return JSON.stringify([words(view.closest("main, .jp-Cell")), states, fields, view.clientHeight]);
 }"""
+# And what is painted, which is compared only where all of that is the same.
+PAINTED = """view => [...view.querySelectorAll("canvas")].filter(({ width, height }) => width && height)
+  .map(canvas => canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height))"""
+DIFFER = """(before, after) => before.length !== after.length || before.some((image, n) => {
+  const [a, b] = [image, after[n]].map(({ data }) => new Int32Array(data.buffer));
+  return image.width !== after[n].width || a.length !== b.length || a.some((pixel, i) => pixel !== b[i]);
+})"""
 CONTROLS = """view => [...view.querySelectorAll("button, [role=tab]")]
   .filter(element => !element.disabled && element.checkVisibility() && element.ariaDisabled !== "true")
   .map((element, number) => {
@@ -37,11 +40,12 @@ CLICK = f"""(view, number) => {{
   if (controls.length !== 1 || !control.checkVisibility({{ visibilityProperty: true }})) return false;
   if (!control.getClientRects().length || control.matches(":disabled, [aria-disabled=true]")) return false;
   if (control.matches({json.dumps(LEFT_OUT)})) return false;
-  window.seenBefore = ({SEEN})(view);
+  window.before = {{ seen: ({SEEN})(view), painted: ({PAINTED})(view) }};
   control.click();
   return true;
 }}"""
-CHANGED = f"view => ({SEEN})(view) !== window.seenBefore"
+CHANGED = f"""view => ({SEEN})(view) !== window.before.seen
+  || ({DIFFER})(window.before.painted, ({PAINTED})(view))"""
 # All of it at once, where the page itself knows when it is at rest: null, or whether anything has changed.
 ANSWERS = f"""async (view, number) => {{
   await awSettled();  // the click before is answered, and Escape after it

@@ -45,19 +45,35 @@ def classifier():
     return aw.demo_model("classifier")
 
 
+def write(views, folder, **options):
+    """Write a page that several tests open; return its address."""
+    return aw.to_html(views, folder / "page.html", **options).as_uri()
+
+
+@pytest.fixture(scope="module", params=[5, 64, 256])
+def address_of_text(minilm, request, tmp_path_factory):
+    return write(aw.Explorer(aw.trace(*minilm, text_of(request.param))), tmp_path_factory.mktemp("text"))
+
+
 @pytest.mark.parametrize("width", [480, 760, 1200])
-@pytest.mark.parametrize("n", [5, 64, 256])
-def test_texts_of_any_length_fit_one_screen(minilm, page_of, width, n):
-    page = page_of(aw.Explorer(aw.trace(*minilm, text_of(n))), viewport={"width": width, "height": 900})
+def test_texts_of_any_length_fit_one_screen(address_of_text, open_page, width):
+    page = open_page(address_of_text, viewport={"width": width, "height": 900})
+    drawn(page)
     assert height(page) <= TALLEST
     assert page.locator(".aw-explorer").evaluate(GROUPS) <= MOST_GROUPS
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
-@pytest.mark.parametrize("width", [760, 1200])
-def test_nothing_a_reader_does_changes_the_height(classifier, page_of, width):
+@pytest.fixture(scope="module")
+def address_of_review(classifier, tmp_path_factory):
     trace = aw.trace(*classifier, "a wonderful film with a dull ending.")
-    page = page_of(aw.Explorer(trace, layer=2), viewport={"width": width, "height": 900})
+    return write(aw.Explorer(trace, layer=2), tmp_path_factory.mktemp("review"))
+
+
+@pytest.mark.parametrize("width", [760, 1200])
+def test_nothing_a_reader_does_changes_the_height(address_of_review, open_page, width):
+    page = open_page(address_of_review, viewport={"width": width, "height": 900})
+    drawn(page)
     explorer = page.locator(".aw-explorer")
     before = height(page)
 
@@ -94,12 +110,15 @@ ONE_ROW = """bar => {
 }"""
 
 
+@pytest.fixture(scope="module")
+def address_of_decoder(smollm2, tmp_path_factory):
+    explorer = aw.Explorer(aw.trace(*smollm2, "The capital of France is"))
+    return write(explorer, tmp_path_factory.mktemp("decoder"), budget=2_000_000)
+
+
 @pytest.mark.parametrize("width", [640, 700, 760, 1200])
-def test_the_toolbar_is_one_row_and_leaves_room_for_ranked_heads(open_page, tmp_path, width, smollm2):
-    model, tokenizer = smollm2
-    explorer = aw.Explorer(aw.trace(model, tokenizer, "The capital of France is"))
-    explorer.to_html(tmp_path / "decoder.html", budget=2_000_000)
-    page = open_page((tmp_path / "decoder.html").as_uri(), viewport={"width": width, "height": 900})
+def test_the_toolbar_is_one_row_and_leaves_room_for_ranked_heads(address_of_decoder, open_page, width):
+    page = open_page(address_of_decoder, viewport={"width": width, "height": 900})
     page.add_style_tag(content="main { padding: 0 !important; max-width: none !important }")
     drawn(page)
     root = page.locator(".aw-explorer")
@@ -196,9 +215,9 @@ NARROW = ["aw-toolbar", "aw-lead", "aw-tabs", "aw-heads", "aw-main"]
 
 
 @pytest.mark.parametrize(("width", "order"), [(1200, WIDE), (900, NARROW)])
-def test_tab_goes_through_an_explorer_as_it_is_read(classifier, page_of, width, order):
-    explorer = aw.Explorer(aw.trace(*classifier, "a wonderful film."))
-    page = page_of(explorer, viewport={"width": width, "height": 900})
+def test_tab_goes_through_an_explorer_as_it_is_read(address_of_review, open_page, width, order):
+    page = open_page(address_of_review, viewport={"width": width, "height": 900})
+    drawn(page)
     parts, first = [], None
     for _ in range(40):
         page.keyboard.press("Tab")

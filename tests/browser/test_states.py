@@ -43,10 +43,16 @@ def made_view(minilm):
     return draw
 
 
-@pytest.fixture
-def stage(open_page):
-    page = open_page(viewport={"width": 776, "height": 700})
+@pytest.fixture(scope="module")
+def page(open_page_for_all):
+    page = open_page_for_all(viewport={"width": 776, "height": 700})
     page.clock.install()
+    return page
+
+
+@pytest.fixture
+def stage(page):
+    page.mouse.move(-9, -9)  # over no view
     return page
 
 

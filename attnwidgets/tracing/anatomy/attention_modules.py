@@ -11,7 +11,6 @@ import torch
 
 from attnwidgets.tracing.anatomy.block_names import block_lists, is_attention, recorded
 from attnwidgets.tracing.layers import ModelLayer, is_trace
-from attnwidgets.tracing.model_state import named_modules
 from attnwidgets.tracing.recording.borrow import origin, unwrap
 from attnwidgets.tracing.recording.wrappers import unpeft
 
@@ -95,10 +94,10 @@ def _of_trace(trace: Trace) -> dict[str, dict[int, AttentionModule]]:
         raise ValueError(
             f"attention cannot be changed here: {why}; make a trace with aw.trace(model, tokenizer, text)."
         )
-    modules = named_modules(unwrap(trace.model))
+    model = unwrap(trace.model)
     return {
         stack: {
-            number: AttentionModule(layer.call.name, modules[layer.call.name], layer.shape[0])
+            number: AttentionModule(layer.call.name, model.get_submodule(layer.call.name), layer.shape[0])
             for number, layer in zip(table.numbers, table.layers, strict=True)
             if isinstance(layer, ModelLayer)
         }
