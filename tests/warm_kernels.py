@@ -85,6 +85,7 @@ def stub(address, *arguments):
 
 def serve(address):
     """Import the libraries, say so, and fork a kernel for every stub until standard input ends."""
+    import gc
     import importlib
     import select
 
@@ -93,6 +94,8 @@ def serve(address):
         importlib.import_module(name)
     if (threads := len([*Path("/proc/self/task").iterdir()])) > 1:
         sys.exit(f"{threads} threads run after the imports: a process with threads must not fork")
+    gc.collect()
+    gc.freeze()  # no kernel looks for garbage among the libraries, and copies their pages by doing so
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for kernels: they leave no zombies
     listener = socket.socket(socket.AF_UNIX)

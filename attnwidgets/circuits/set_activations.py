@@ -265,7 +265,7 @@ def activations_of(trace: Trace, site: Site, layers: Sequence[int], stack: str) 
     points = points_of(trace, sites, stack)
     heads = layers if site == "head" else ()
     with borrowed(model) as twin, reading_activations(twin, trace, stack, points, heads, record):
-        trace.call(twin, trace.inputs, pass_options(model), {})
+        trace.call(twin, trace.inputs, pass_options(model, logits=False), {})
     return recorded
 
 

@@ -386,7 +386,7 @@ class _States:
             last = twin.get_submodule(self._names[-1])
             hooks.callback(last.register_forward_hook(after).remove)
             inputs_of_model = {"input_ids": torch.tensor([ids], device=device)}
-            self._trace.call(twin, inputs_of_model, pass_options(twin), {})
+            self._trace.call(twin, inputs_of_model, pass_options(twin, logits=False), {})
         if len(inputs) != len(self._names):
             raise UnsupportedModelError(
                 f"{_NAME}: the model called {len(inputs)} blocks instead of {len(self._names)}."

@@ -9,6 +9,8 @@ if TYPE_CHECKING:
 
     from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
+_JOINED = 8  # rows of a matrix
+
 
 def smollm2(folder: Path) -> tuple[LlamaForCausalLM, PreTrainedTokenizerFast]:
     """Read SmolLM2 from its GGUF file: dequantised weights, and the tokenizer that its metadata describes."""
@@ -85,14 +87,18 @@ def smollm2(folder: Path) -> tuple[LlamaForCausalLM, PreTrainedTokenizerFast]:
     state = {}
     for tensor in reader.tensors:
         parts = tensor.name.split(".")
-        values = gguf.quants.dequantize(tensor.data, tensor.tensor_type)
+        data = tensor.data
+        if data.ndim > 1:
+            # gguf reads sixteen rows at a time: those of a small model are too short for numpy.
+            data = data.reshape(-1, _JOINED * data.shape[-1])
+        values = gguf.quants.dequantize(data, tensor.tensor_type).reshape(tensor.shape[::-1].tolist())
         if parts[0] == "blk":
             if parts[2] in ("attn_q", "attn_k"):
                 values = _unpair(values, heads if parts[2] == "attn_q" else shared)
             key = f"model.layers.{parts[1]}.{names[parts[2]]}.weight"
         else:
             key = f"{names[parts[0]]}.weight"
-        state[key] = torch.from_numpy(values.astype("float32"))
+        state[key] = torch.from_numpy(np.require(values, "float32", "W"))  # those of the file cannot be written
     model.load_state_dict(state, strict=False, assign=True)
     model.tie_weights()
     # The rotary frequencies are a buffer that is in no file.

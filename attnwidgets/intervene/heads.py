@@ -449,5 +449,5 @@ def head_outputs(trace: Trace, stack: str) -> dict[int, Tensor]:
             outputs[call[1]] = output[0].detach()
 
     with borrowed(model) as twin, recording(twin, (), [listen]):
-        trace.call(twin, trace.inputs, pass_options(model), {})
+        trace.call(twin, trace.inputs, pass_options(model, logits=False), {})
     return outputs

@@ -18,7 +18,7 @@ from attnwidgets._tensors import widened
 from attnwidgets.tracing.anatomy.block_names import block_names
 from attnwidgets.tracing.predictions import label_of, predicted_values
 from attnwidgets.tracing.recording.borrow import borrowed, unwrap
-from attnwidgets.tracing.recording.recorder import forward_parameters, recording
+from attnwidgets.tracing.recording.recorder import forward_parameters, only_last_logits, recording
 from attnwidgets.tracing.rerun_trace import own_logits, predictions_of, require_same_model
 from attnwidgets.tracing.trace import Trace
 
@@ -168,14 +168,17 @@ class Replay:
                 whole = {stack: len(names) for stack, names in self._names.items() if skipped.get(stack)}
                 self._store(whole, outputs, exits)
                 exits.enter_context(recording(self._model))
-                self._trace.call(self._model, self._trace.inputs, pass_options(self._model), {})
+                self._trace.call(self._model, self._trace.inputs, pass_options(self._model, logits=False), {})
         return outputs
 
 
-def pass_options(model: nn.Module) -> dict[str, Any]:
-    """Return the arguments of a plain pass: outputs by name and, if the model has one, no cache."""
+def pass_options(model: nn.Module, *, logits: bool = True) -> dict[str, Any]:
+    """Return the arguments of a plain pass: outputs by name and, if the model has one, no cache.
+
+    Without `logits`, those of the last token alone are computed, where the model can do so.
+    """
     no_cache = {"use_cache": False} if "use_cache" in forward_parameters(model) else {}
-    return {"return_dict": True} | no_cache
+    return {"return_dict": True} | no_cache | ({} if logits else only_last_logits(model))
 
 
 @contextmanager

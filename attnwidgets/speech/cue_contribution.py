@@ -8,6 +8,7 @@ conditions in a batch, with the cue's frames silenced, its tokens replaced, or b
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
@@ -19,7 +20,7 @@ from attnwidgets._tables import Table
 from attnwidgets.evaluate.removals.media_operators import refusal_of_sound, silenced_inputs
 from attnwidgets.explanations.mixing.value_zeroing import zeroed_within
 from attnwidgets.explanations.registry.registry import explain
-from attnwidgets.explanations.results.units import sum_groups
+from attnwidgets.explanations.results.units import aggregate_map
 from attnwidgets.explanations.targets.resolve import tokenizer_of
 
 if TYPE_CHECKING:
@@ -277,8 +278,8 @@ def cue_contribution(
     return SpokenCues(table, tuple(stacks), (*methods, RANDOM))
 
 
-def word_rows(times: WordTimes, method: str, stack: Stack) -> Float:
-    """Return how much of every word is in every word [layer, word, word]; rows sum to one, or are zero.
+def word_rows(times: WordTimes, method: str, stack: Stack, words: Sequence[int] | None = None) -> Float:
+    """Return how much of every word is in some words [layer, row, word]; rows sum to one, or are zero.
 
     `cue_contribution` says which frames and tokens are the rows and columns of a word.
 
@@ -286,34 +287,26 @@ def word_rows(times: WordTimes, method: str, stack: Stack) -> Float:
         times: The words of a sound.
         method: A name in `aw.methods()` that returns a map.
         stack: "encoder", "decoder" or "cross".
+        words: The numbers of the words whose rows are computed; all by default.
     """
     trace = times.trace
+    words = range(len(times)) if words is None else words
     query, key = trace.axes(stack)
     rows, columns = (_spans(times, axis.units) for axis in (query, key))
-    queries, keys = (tuple(map(tuple, spans)) for spans in (rows[1], columns[0]))
+    queries, keys = tuple(tuple(rows[1][word]) for word in words), tuple(map(tuple, columns[0]))
     if method == "value_zeroing":
         shares = zeroed_within(trace, queries, keys, stack=stack, final_norm=stack == "encoder")
     else:
         result: Any = explain(trace, method, stack=stack)
         result = result if result.heads is None else result.mean("head")
-        by_layer = []
-        for number in result.layers:
-            chosen = [query for span in queries for query in span]
-            values = np.asarray(result.rows(number, None, chosen), dtype=np.float64)
-            owners = np.repeat(np.arange(len(times)), [len(span) for span in queries])
-            by_query = np.stack(
-                [
-                    values[owners == word].mean(axis=0)
-                    if (owners == word).any()
-                    else np.zeros(values.shape[1])
-                    for word in range(len(times))
-                ]
-            )
-            by_layer.append(sum_groups(by_query, keys))
-        shares = np.stack(by_layer)
+        chosen = [query for span in queries for query in span]
+        borders = np.cumsum([0, *map(len, queries)]).tolist()
+        spans = [tuple(range(*pair)) for pair in pairwise(borders)]
+        by_layer = (np.asarray(result.rows(number, None, chosen)) for number in result.layers)
+        shares = np.stack([aggregate_map(values, spans, [1.0] * len(values), keys) for values in by_layer])
     shares = np.abs(shares)
     if stack == "decoder":
-        shares = shares * np.tri(len(times), k=-1)  # a word is not read by the rows that predict it
+        shares = shares * np.tri(len(times), k=-1)[words]  # a word is not read by the rows that predict it
     totals = shares.sum(axis=-1, keepdims=True)
     return np.divide(shares, totals, out=np.zeros_like(shares), where=totals > 0)
 
@@ -322,7 +315,7 @@ def _of_stack(times: WordTimes, word: int, cues: list[int], methods: Sequence[st
     """Return the contribution of cues to a word [method, layer], the last method being "random"."""
     visible = range(word) if stack == "decoder" else range(len(times))
     visible_cues = [cue for cue in cues if cue in visible]
-    rows = [word_rows(times, method, stack)[:, word] for method in methods]
+    rows = [word_rows(times, method, stack, [word])[:, 0] for method in methods]
     values = np.stack([row[:, visible_cues].sum(axis=-1) for row in rows])
     chance = np.full((1, values.shape[1]), len(visible_cues) / max(1, len(visible)))
     result = np.concatenate([values, chance])

@@ -79,8 +79,7 @@ def tokenizer_fingerprint(tokenizer: Any) -> str:
     settings = {name: getattr(reader, name, None) for name in _SETTINGS}
     backend = getattr(reader, "backend_tokenizer", None)
     if backend is not None:
-        described = json.loads(backend.to_str()) | {"truncation": None, "padding": None}
-        return key_of(type(reader), settings, json.dumps(described, sort_keys=True))
+        return key_of(type(reader), settings, _without_padding(backend.to_str()))
     options = {
         name: value
         for name, value in getattr(reader, "init_kwargs", {}).items()
@@ -89,6 +88,12 @@ def tokenizer_fingerprint(tokenizer: Any) -> str:
     parts = [getattr(reader, name, None) for name in ("bpe_ranks", "sp_model")]
     vocabulary = reader.get_vocab() if hasattr(reader, "get_vocab") else vars(reader)
     return key_of(type(reader), settings, vocabulary, options, *parts)
+
+
+@functools.lru_cache(2)  # sorting the vocabulary takes longer than anything else about a tokenizer
+def _without_padding(backend: str) -> str:
+    """Return a serialised tokenizer without truncation and padding, its entries in order."""
+    return json.dumps(json.loads(backend) | {"truncation": None, "padding": None}, sort_keys=True)
 
 
 class _Reader:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -135,16 +136,20 @@ def check_claims(
     controls = [_control(entry, control) for entry in parsed]
     others: list[Others] = []
     evidence: list[list[InText | str]] = [[] for _ in parsed]
+    traced = lru_cache(2)(partial(record, model, tokenizer))  # pairs often continue each other
     for number, text in enumerate(progress(texts, "checking claims")):
         with _named(number):
-            trace = record(model, tokenizer, text)
+            trace = traced(text)
+            corrupt = traced(pairs[number].corrupt) if pairs else trace
         if not others:
             sizes = [trace.n_heads(None, layer) for layer in trace.layers()]
             others = [Others.of(entry, sizes, seed) for entry in parsed]
         for entry, compared, outcome in zip(parsed, others, evidence, strict=True):
             pair = pairs[number] if pairs else None
             with _named(number):
-                outcome.append(_evidence_of(entry, compared, roles_of_texts, trace, tokenizer, number, pair))
+                outcome.append(
+                    _evidence_of(entry, compared, roles_of_texts, trace, corrupt, tokenizer, number, pair)
+                )
     shown = [(text, "", ()) for text in texts]
     if pairs:
         shown = [(pair.clean, pair.corrupt, pair.answers) for pair in pairs]
@@ -208,6 +213,7 @@ def _evidence_of(
     others: Others,
     roles: Roles,
     trace: Trace,
+    corrupt: Trace,
     tokenizer: Any,
     number: int,
     pair: MinimalPair | None,
@@ -216,7 +222,7 @@ def _evidence_of(
     try:
         if pair is None:
             return observed(entry, others, roles, trace, tokenizer, number)
-        return moved(entry, others, roles, pair, trace, tokenizer, number)
+        return moved(entry, others, roles, pair, trace, corrupt, tokenizer, number)
     except LeftOut as reason:
         return str(reason)
 

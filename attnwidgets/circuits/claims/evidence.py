@@ -15,7 +15,6 @@ from attnwidgets.circuits.scores.writers import moved_attention, writers_of
 from attnwidgets.circuits.suffix_runs import Cell, SuffixRuns
 from attnwidgets.explanations.results.trace_protocol import resolve_stack
 from attnwidgets.explanations.targets.target_set import resolve_target_set
-from attnwidgets.tracing.recording.run import trace as record
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -308,7 +307,14 @@ def _answer(trace: Trace, given: Any) -> Any:
 
 
 def moved(
-    claim: Claim, others: Others, roles: Roles, pair: MinimalPair, clean: Trace, tokenizer: Any, text: int
+    claim: Claim,
+    others: Others,
+    roles: Roles,
+    pair: MinimalPair,
+    clean: Trace,
+    corrupt: Trace,
+    tokenizer: Any,
+    text: int,
 ) -> InText:
     """Return which share of the answer comes back as heads are patched at the tokens of a role.
 
@@ -318,7 +324,6 @@ def moved(
     """
     if pair.clean == pair.corrupt:
         raise LeftOut("twice the same text")
-    corrupt = record(clean.model, tokenizer, pair.corrupt)
     if len(clean.tokens) != len(corrupt.tokens):
         raise LeftOut("unequal length")
     sample = sample_of(tokenizer, pair.clean)
