@@ -6,6 +6,7 @@ import multiprocessing.process
 import os
 import random
 import subprocess
+import sys
 import time
 from bisect import bisect
 from collections import Counter
@@ -23,6 +24,9 @@ os.environ.setdefault("MPLBACKEND", "agg")
 # up after 15 seconds, which are few under load.
 os.environ.setdefault("DASK_DISTRIBUTED__WORKER__MULTIPROCESSING_METHOD", "forkserver")
 os.environ.setdefault("DASK_DISTRIBUTED__DEPLOY__LOST_WORKER_TIMEOUT", "10 minutes")
+
+# Jupyter's schemas name no international addresses: building the grammar of these takes each process a second.
+sys.modules["rfc3987_syntax"] = None  # type: ignore[assignment]
 
 import pytest
 

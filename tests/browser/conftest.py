@@ -16,11 +16,8 @@ import tarfile
 import tempfile
 import time
 import urllib.request
-from collections import deque
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
 from filelock import FileLock
@@ -28,14 +25,14 @@ from filelock import FileLock
 from tests.warm_kernels import warm_kernels
 
 from .chromium import executable
-from .lab import Lab
-from .settling import WATCH, settle
-from .webdriver import CONSOLE_LINES, WebDriverError
+from .lab import Lab, SharedLab
+from .pages import LIMIT, OPEN, Pages
+from .settling import settle
+from .webdriver import WebDriverError
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="pip install playwright (make test does it)")
 
 FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-background-networking")
-LIMIT = 20_000  # milliseconds; the cores may be shared
 # Nothing but this machine answers: whatever a page asks of another host fails at once.
 PROXY = {"server": "http://127.0.0.1:9", "bypass": "127.0.0.1,localhost"}
 sync_api.expect.set_options(timeout=LIMIT)
@@ -81,67 +78,28 @@ def chromium(browsers_seen):
         browser.close()
 
 
-class Guard:
-    """Records errors of pages, and requests that would leave this machine, which the proxy refuses."""
-
-    def __init__(self, context):
-        self.outside: list[str] = []
-        self.errors: list[str] = []
-        self.console: deque[str] = deque(maxlen=CONSOLE_LINES)
-        context.add_init_script(WATCH)
-        context.on("request", lambda request: self._check(request.url))
-        context.on("page", self._watch)
-
-    def _check(self, url):
-        address = urlsplit(url)
-        is_here = (address.hostname or "").endswith(("127.0.0.1", "localhost"))
-        if address.scheme in {"http", "https", "ws", "wss"} and not is_here:
-            self.outside.append(url)
-
-    def _watch(self, page):
-        page.on("pageerror", self._fail)
-        page.on("console", self._hear)
-        page.on("websocket", lambda wire: self._check(wire.url))
-
-    def _fail(self, error):
-        self.console.append(f"uncaught: {error}\n{error.stack or ''}")
-        # Notebook 7 fails on settings of its own; the code of views comes from a blob.
-        stack = error.stack or ""
-        if "/static/notebook/" not in stack or "blob:" in stack:
-            self.errors.append(f"{error}\n{stack}")
-
-    def _hear(self, message):
-        self.console.append(f"{message.type}: {message.text}")
-        if message.type == "error" and ("attnwidgets" in message.text or "anywidget" in message.text):
-            self.errors.append(message.text)
-
-
-# What is open in this process: a failing test leaves pictures and the console of all of it.
-# Pages of other browsers than Chromium are both context and guard.
-OPEN: list[tuple[Any, Any]] = []
 CRASHED = (sync_api.Error, WebDriverError, OSError)
 
 
-def _pages(chromium):
+@pytest.fixture(scope="session")
+def browser_pages(chromium):
+    return Pages(chromium)
+
+
+def _pages(browser_pages, request):
     """Open pages behind the guard, light or dark; fail at the end if a request got out or a page failed."""
+    failed = request.session.testsfailed
     opened = []
 
     def make(address="about:blank", **options):
-        context = chromium.new_context(**{"viewport": {"width": 1200, "height": 900}, **options})
-        guard = Guard(context)
-        opened.append((context, guard))
-        OPEN.append((context, guard))
-        page = context.new_page()
-        page.set_default_timeout(LIMIT)
-        page.goto(str(address))
-        return page
+        opened.append(browser_pages.open(address, options))
+        return opened[-1].page
 
     yield make
-    for context, guard in opened:
-        OPEN.remove((context, guard))
-        context.close()
-        assert guard.outside == []
-        assert guard.errors == []
+    keep = request.session.testsfailed == failed
+    records = [browser_pages.close(page, keep=keep) for page in opened]
+    assert [outside for outside, _ in records if outside] == []
+    assert [errors for _, errors in records if errors] == []
 
 
 @pytest.hookimpl(wrapper=True)
@@ -252,8 +210,15 @@ def await_server(server, log, limit, connect):
             return
         time.sleep(0.1)  # between two looks at the condition
     server.kill()
-    name = " ".join(map(str, server.args[1:3]))
+    name = " ".join(map(str, server.args[1:]))
     pytest.fail(f"{name} did not start:\n{log.read_text()[-2000:]}")
+
+
+# As `python -m`; without the grammar of addresses that tests/conftest.py leaves out, too.
+SERVER = """import runpy, sys
+sys.modules["rfc3987_syntax"] = None
+application = sys.argv.pop(1)
+runpy.run_module(application, run_name="__main__", alter_sys=True)"""
 
 
 @contextmanager
@@ -263,7 +228,7 @@ def serving(application, environment, folder, *flags):
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     command = [
-        *(sys.executable, "-m", application, "--allow-root", "--no-browser"),
+        *(sys.executable, "-c", SERVER, application, "--allow-root", "--no-browser"),
         *("--ServerApp.ip=127.0.0.1", f"--ServerApp.port={port}", "--IdentityProvider.token=test"),
         *(f"--ServerApp.root_dir={folder}", *flags),
     ]
@@ -313,9 +278,44 @@ def jupyter_lab(jupyter_lab_server):
 
 
 @pytest.fixture(scope="module")
-def lab(jupyter_lab, open_page_for_all):
-    """Opens notebooks in JupyterLab; pages stay open for all tests of a file."""
+def separate_lab(jupyter_lab, open_page_for_all):
+    """Opens each notebook in a page of JupyterLab of its own, for tests that do something lasting to it."""
     return Lab(*jupyter_lab, open_page_for_all)
+
+
+@pytest.fixture(scope="session")
+def shared_lab(jupyter_lab_server, browser_pages):
+    """JupyterLab in one page for the files of this process; and that page, once it is open."""
+    opened = []
+
+    def open_page(address, **options):
+        opened.append(browser_pages.open(address, options))
+        return opened[-1].page
+
+    return SharedLab(*jupyter_lab_server, open_page), opened
+
+
+@pytest.fixture(scope="module")
+def lab(jupyter_lab, shared_lab, browser_pages, request):
+    """Opens notebooks in the page of JupyterLab; after a failure, the next file gets another page."""
+    lab, opened = shared_lab
+    failed = request.session.testsfailed
+    if opened:
+        OPEN.append((opened[0].context, opened[0].guard))
+        lab.wake()
+        opened[0].guard.clear()
+    yield lab
+    if not opened:
+        return
+    guard = opened[0].guard
+    if request.session.testsfailed == failed and guard.outside == guard.errors == []:
+        lab.sleep()
+        OPEN.remove((opened[0].context, guard))
+        return
+    lab.page = None
+    outside, errors = browser_pages.close(opened.pop(), keep=False)
+    assert outside == []
+    assert errors == []
 
 
 @pytest.fixture(scope="module")

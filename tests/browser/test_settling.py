@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from . import conftest
-from .settling import LIMIT_MS, settle
+from .pages import OPEN
+from .settling import LIMIT_MS, WATCH, settle
 
 
 def opened(page):
     """The guard of a page."""
-    return next(guard for context, guard in conftest.OPEN if context == page.context)
+    return next(guard for context, guard in OPEN if context == page.context)
 
 
 def test_chains_of_frames_and_timers_are_waited_for(open_page):
@@ -47,9 +47,9 @@ def test_nothing_leaves_this_machine(open_page):
     guard.outside.clear()
 
 
-def test_a_page_that_never_rests_is_an_error_that_says_why(open_page, monkeypatch):
-    monkeypatch.setattr(conftest, "WATCH", conftest.WATCH.replace(str(LIMIT_MS), "300"))
+def test_a_page_that_never_rests_is_an_error_that_says_why(open_page):
     page = open_page()
+    page.evaluate(WATCH.replace(str(LIMIT_MS), "300"))
     page.evaluate("() => { const spin = () => setTimeout(spin, 5); spin(); }")
     with pytest.raises(Exception, match=r"not at rest .*setTimeout\(spin, 5\) due"):
         settle(page)
