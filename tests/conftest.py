@@ -25,10 +25,10 @@ os.environ.setdefault("MPLBACKEND", "agg")
 os.environ.setdefault("DASK_DISTRIBUTED__WORKER__MULTIPROCESSING_METHOD", "forkserver")
 os.environ.setdefault("DASK_DISTRIBUTED__DEPLOY__LOST_WORKER_TIMEOUT", "10 minutes")
 
-# Jupyter's schemas name no international addresses: building the grammar of these takes each process a second.
-sys.modules["rfc3987_syntax"] = None  # type: ignore[assignment]
-
 import pytest
+
+# jsonschema does without it. Its grammar, of international addresses, takes every process a second to build.
+sys.modules["rfc3987_syntax"] = None  # type: ignore[assignment]
 
 ROOT = Path(__file__).parents[1]
 

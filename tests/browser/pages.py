@@ -40,6 +40,7 @@ class Guard:
         self.outside: list[str] = []
         self.errors: list[str] = []
         self.console: deque[str] = deque(maxlen=CONSOLE_LINES)
+        self.is_served = False  # by a server, whose files the context caches
         context.add_init_script(WATCH)
         context.on("request", lambda request: self._check(request.url))
         context.on("page", self._watch)
@@ -50,6 +51,7 @@ class Guard:
 
     def _check(self, url):
         address = urlsplit(url)
+        self.is_served |= address.scheme in {"http", "https"}
         is_here = (address.hostname or "").endswith(("127.0.0.1", "localhost"))
         if address.scheme in {"http", "https", "ws", "wss"} and not is_here:
             self.outside.append(url)
@@ -138,7 +140,8 @@ class Pages:
         guard = opened.guard
         OPEN.remove((opened.context, guard))
         outside, errors = [*guard.outside], [*guard.errors]
-        if keep and opened.is_as_new and not outside and not errors and len(self._kept) < KEPT:
+        is_as_new = opened.is_as_new and not (outside or errors or guard.is_served)
+        if keep and is_as_new and len(self._kept) < KEPT:
             opened.empty()
             self._kept.append(opened)
         else:

@@ -53,3 +53,20 @@ def test_a_page_that_never_rests_is_an_error_that_says_why(open_page):
     page.evaluate("() => { const spin = () => setTimeout(spin, 5); spin(); }")
     with pytest.raises(Exception, match=r"not at rest .*setTimeout\(spin, 5\) due"):
         settle(page)
+
+
+def test_a_page_is_used_again_as_new_unless_something_lasts(browser_pages):
+    page = browser_pages.open(
+        "about:blank", {"color_scheme": "dark", "viewport": {"width": 480, "height": 400}}
+    )
+    page.page.evaluate("window.left = true")
+    browser_pages.close(page)
+    again = browser_pages.open("about:blank", {})
+    assert again is page
+    dark = "matchMedia('(prefers-color-scheme: dark)').matches"
+    assert again.page.evaluate(f"[typeof left, innerWidth, {dark}]") == ["undefined", 1200, False]
+    again.page.route("**/*", lambda route: route.abort())
+    browser_pages.close(again)
+    other = browser_pages.open("about:blank", {})
+    assert other is not page
+    browser_pages.close(other)
