@@ -7,6 +7,7 @@ import multiprocessing.process
 import os
 import random
 import subprocess
+import sys
 import time
 from bisect import bisect
 from collections import Counter
@@ -29,6 +30,9 @@ import pytest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+# jsonschema does without it. Its grammar, of international addresses, takes every process a second to build.
+sys.modules["rfc3987_syntax"] = None  # type: ignore[assignment]
 
 ROOT = Path(__file__).parents[1]
 

@@ -4,11 +4,10 @@ Jupyter starts the stub below like any kernel. The stub hands its environment, i
 the server, which forks; the child becomes an ordinary ipykernel. Our own package is not imported beforehand:
 each kernel imports it by itself, as a user's does.
 
-    python warm_kernels.py serve SOCKET             the server; it ends with the process that started it
+    python warm_kernels.py serve SOCKET OWNER          the server; it ends with the process OWNER
     python warm_kernels.py SOCKET -f CONNECTION_FILE   the stub of a kernel
 """
 
-import atexit
 import json
 import os
 import shutil
@@ -35,23 +34,45 @@ LENGTH = struct.Struct("!I")
 
 @cache
 def warm_kernels():
-    """Start the server of this process; return the folder for JUPYTER_PATH whose "python3" is the stub."""
-    folder = Path(tempfile.mkdtemp(prefix="warm-kernels-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    """Start the server; return the folder for JUPYTER_PATH whose "python3" is the stub.
+
+    Processes of pytest-xdist, which have one parent, share the server of the first that needs it.
+    """
+    from filelock import FileLock  # a stub, which has no packages, does without it
+
+    run = os.environ.get("PYTEST_XDIST_TESTRUNUID")
+    owner = os.getppid() if run else os.getpid()
+    folder = Path(tempfile.gettempdir()) / f"warm-kernels-{run or owner}"
+    spec = folder / "kernels" / "python3" / "kernel.json"
+    spec.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(folder / "lock"):
+        if not spec.exists():
+            start(folder, spec, owner)
+    return folder
+
+
+def start(folder, spec, owner):
+    """Start a server that ends with the process `owner`, and write the spec of its kernels."""
     address = str(folder / "socket")
     server = subprocess.Popen(
-        [sys.executable, __file__, "serve", address],
+        [sys.executable, __file__, "serve", address, str(owner)],
         env=os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
-        stdin=subprocess.PIPE,  # it ends when this process does
+        stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         text=True,
     )
     assert server.stdout.readline() == "warm\n", "the server of kernels did not start"
-    spec = folder / "kernels" / "python3" / "kernel.json"
-    spec.parent.mkdir(parents=True)
     argv = [sys.executable, "-I", "-S", __file__, address, "-f", "{connection_file}"]
     spec.write_text(json.dumps({"argv": argv, "display_name": "Python 3", "language": "python"}))
-    return folder
+
+
+def is_alive(process):
+    """Return whether there is a process of this number."""
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 def receive(wire, count):
@@ -83,8 +104,8 @@ def stub(address, *arguments):
     wire.recv(1)  # nothing comes: this returns when the kernel has ended
 
 
-def serve(address):
-    """Import the libraries, say so, and fork a kernel for every stub until standard input ends."""
+def serve(address, owner):
+    """Import the libraries, say so, and fork a kernel for every stub as long as the process `owner` lives."""
     import gc
     import importlib
     import select
@@ -103,12 +124,15 @@ def serve(address):
     listener.listen()
     sys.stdout.write("warm\n")
     sys.stdout.flush()
-    while sys.stdin not in select.select([listener, sys.stdin], [], [])[0]:
+    while is_alive(owner):
+        if not select.select([listener], [], [], 1)[0]:
+            continue
         wire, _ = listener.accept()
         if os.fork() == 0:
             listener.close()
             become_kernel(wire)
         wire.close()
+    shutil.rmtree(Path(address).parent, ignore_errors=True)
 
 
 def become_kernel(wire):
@@ -161,6 +185,6 @@ def reread_environment(environment):
 
 if __name__ == "__main__":
     if sys.argv[1] == "serve":
-        serve(sys.argv[2])
+        serve(sys.argv[2], int(sys.argv[3]))
     else:
         stub(*sys.argv[1:])

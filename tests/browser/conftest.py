@@ -16,12 +16,8 @@ import tarfile
 import tempfile
 import time
 import urllib.request
-from collections import defaultdict, deque
 from contextlib import contextmanager, suppress
-from itertools import chain
 from pathlib import Path
-from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
 from filelock import FileLock
@@ -29,14 +25,14 @@ from filelock import FileLock
 from tests.warm_kernels import warm_kernels
 
 from .chromium import executable
-from .lab import Lab
-from .settling import WATCH, settle
-from .webdriver import CONSOLE_LINES, WebDriverError
+from .lab import Lab, SharedLab
+from .pages import LIMIT, OPEN, Pages
+from .settling import settle
+from .webdriver import WebDriverError
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="pip install playwright (make test does it)")
 
 FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-background-networking")
-LIMIT = 20_000  # milliseconds; the cores may be shared
 # Nothing but this machine answers: whatever a page asks of another host fails at once.
 PROXY = {"server": "http://127.0.0.1:9", "bypass": "127.0.0.1,localhost"}
 sync_api.expect.set_options(timeout=LIMIT)
@@ -82,115 +78,28 @@ def chromium(browsers_seen):
         browser.close()
 
 
-class Guard:
-    """Records errors of pages, and requests that would leave this machine, which the proxy refuses."""
-
-    def __init__(self, context):
-        self.outside: list[str] = []
-        self.errors: list[str] = []
-        self.console: deque[str] = deque(maxlen=CONSOLE_LINES)
-        context.add_init_script(WATCH)
-        context.on("request", lambda request: self._check(request.url))
-        context.on("page", self._watch)
-
-    def _check(self, url):
-        address = urlsplit(url)
-        is_here = (address.hostname or "").endswith(("127.0.0.1", "localhost"))
-        if address.scheme in {"http", "https", "ws", "wss"} and not is_here:
-            self.outside.append(url)
-
-    def _watch(self, page):
-        page.on("pageerror", self._fail)
-        page.on("console", self._hear)
-        page.on("websocket", lambda wire: self._check(wire.url))
-
-    def _fail(self, error):
-        self.console.append(f"uncaught: {error}\n{error.stack or ''}")
-        # Notebook 7 fails on settings of its own; the code of views comes from a blob.
-        stack = error.stack or ""
-        if "/static/notebook/" not in stack or "blob:" in stack:
-            self.errors.append(f"{error}\n{stack}")
-
-    def _hear(self, message):
-        self.console.append(f"{message.type}: {message.text}")
-        if message.type == "error" and ("attnwidgets" in message.text or "anywidget" in message.text):
-            self.errors.append(message.text)
-
-
-# What is open in this process: a failing test leaves pictures and the console of all of it.
-# Pages of other browsers than Chromium are both context and guard.
-OPEN: list[tuple[Any, Any]] = []
 CRASHED = (sync_api.Error, WebDriverError, OSError)
-
-VIEWPORT = {"width": 1200, "height": 900}
-EMULATED = {"color_scheme", "forced_colors", "reduced_motion"}  # options that can change while a page is open
-NAMES = "Object.getOwnPropertyNames(window).join()"
-
-
-def _open(chromium, options):
-    context = chromium.new_context(**{"viewport": VIEWPORT, **options})
-    guard = Guard(context)
-    page = context.new_page()
-    page.goto("about:blank")
-    guard.names = page.evaluate(NAMES)
-    return context, guard, page
-
-
-def _is_as_new(context, guard, page):
-    """Put a page back into its first state; say whether it is: what a script has added to pages stays."""
-    if len(context.pages) != 1 or not page.url.startswith(("file:", "about:")):
-        return False
-    page.mouse.move(-9, -9)
-    page.goto("about:blank")
-    page.unroute_all()
-    context.clear_permissions()
-    page.emulate_media(media="null", **dict.fromkeys(EMULATED, "null"))
-    for heard in (guard.outside, guard.errors, guard.console):
-        heard.clear()
-    return page.evaluate(NAMES) == guard.names
 
 
 @pytest.fixture(scope="session")
-def idle_pages(chromium):
-    """Pages that tests are done with, by the script that watches them.
-
-    A document costs half as much in such a page as in a new one: its process has compiled the code of views.
-    """
-    idle = defaultdict(list)
-    yield idle
-    for context, *_ in chain.from_iterable(idle.values()):
-        context.close()
+def browser_pages(chromium):
+    return Pages(chromium)
 
 
-def _pages(chromium, idle_pages):
+def _pages(browser_pages, request):
     """Open pages behind the guard, light or dark; fail at the end if a request got out or a page failed."""
+    failed = request.session.testsfailed
     opened = []
 
     def make(address="about:blank", **options):
-        idle = idle_pages[WATCH]
-        can_be_reused = options.keys() <= {"viewport", *EMULATED}
-        context, guard, page = idle.pop() if idle and can_be_reused else _open(chromium, options)
-        opened.append((context, guard, page, can_be_reused))
-        OPEN.append((context, guard))
-        if can_be_reused:
-            page.set_viewport_size(options.get("viewport", VIEWPORT))
-            page.emulate_media(**{name: options.get(name, "null") for name in EMULATED})
-        page.set_default_timeout(LIMIT)
-        page.goto(str(address))
-        return page
+        opened.append(browser_pages.open(address, options))
+        return opened[-1].page
 
     yield make
-    outside, errors = [], []
-    for context, guard, page, can_be_reused in opened:
-        OPEN.remove((context, guard))
-        outside += guard.outside
-        errors += guard.errors
-        if can_be_reused and _is_as_new(context, guard, page):
-            idle_pages[WATCH].append((context, guard, page))
-        else:
-            context.close()
-    assert outside == []
-    assert errors == []
+    keep = request.session.testsfailed == failed
+    records = [browser_pages.close(page, keep=keep) for page in opened]
+    assert [outside for outside, _ in records if outside] == []
+    assert [errors for _, errors in records if errors] == []
 
 
 @pytest.hookimpl(wrapper=True)
@@ -307,8 +216,15 @@ def await_server(server, log, limit, connect):
             return
         time.sleep(0.1)  # between two looks at the condition
     server.kill()
-    name = " ".join(map(str, server.args[1:3]))
+    name = " ".join(map(str, server.args[1:]))
     pytest.fail(f"{name} did not start:\n{log.read_text()[-2000:]}")
+
+
+# As `python -m`; without the grammar of addresses that tests/conftest.py leaves out, too.
+SERVER = """import runpy, sys
+sys.modules["rfc3987_syntax"] = None
+application = sys.argv.pop(1)
+runpy.run_module(application, run_name="__main__", alter_sys=True)"""
 
 
 @contextmanager
@@ -318,7 +234,7 @@ def serving(application, environment, folder, *flags):
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     command = [
-        *(sys.executable, "-m", application, "--allow-root", "--no-browser"),
+        *(sys.executable, "-c", SERVER, application, "--allow-root", "--no-browser"),
         *("--ServerApp.ip=127.0.0.1", f"--ServerApp.port={port}", "--IdentityProvider.token=test"),
         *(f"--ServerApp.root_dir={folder}", *flags),
     ]
@@ -368,9 +284,44 @@ def jupyter_lab(jupyter_lab_server):
 
 
 @pytest.fixture(scope="module")
-def lab(jupyter_lab, open_page_for_all):
-    """Opens notebooks in JupyterLab; pages stay open for all tests of a file."""
+def separate_lab(jupyter_lab, open_page_for_all):
+    """Opens each notebook in a page of JupyterLab of its own, for tests that do something lasting to it."""
     return Lab(*jupyter_lab, open_page_for_all)
+
+
+@pytest.fixture(scope="session")
+def shared_lab(jupyter_lab_server, browser_pages):
+    """JupyterLab in one page for the files of this process; and that page, once it is open."""
+    opened = []
+
+    def open_page(address, **options):
+        opened.append(browser_pages.open(address, options))
+        return opened[-1].page
+
+    return SharedLab(*jupyter_lab_server, open_page), opened
+
+
+@pytest.fixture(scope="module")
+def lab(jupyter_lab, shared_lab, browser_pages, request):
+    """Opens notebooks in the page of JupyterLab; after a failure, the next file gets another page."""
+    lab, opened = shared_lab
+    failed = request.session.testsfailed
+    if opened:
+        OPEN.append((opened[0].context, opened[0].guard))
+        lab.wake()
+        opened[0].guard.clear()
+    yield lab
+    if not opened:
+        return
+    guard = opened[0].guard
+    if request.session.testsfailed == failed and guard.outside == guard.errors == []:
+        lab.sleep()
+        OPEN.remove((opened[0].context, guard))
+        return
+    lab.page = None
+    outside, errors = browser_pages.close(opened.pop(), keep=False)
+    assert outside == []
+    assert errors == []
 
 
 @pytest.fixture(scope="module")

@@ -26,6 +26,9 @@ ASK = """async code => {
 }""".replace("SESSION", SESSION)
 
 
+VIEWPORT = {"width": 1200, "height": 900}
+
+
 def place(box, query, key, shown):
     """The middle of a cell in the box of a map that shows these elements: special tokens may stand apart."""
     across, down = shown.index(key) + 0.5, shown.index(query) + 0.5
@@ -100,6 +103,7 @@ class Lab:
         return self.page
 
     def ready(self):
+        """Wait for the kernel of the notebook that is shown."""
         self.page.wait_for_function(
             "() => { const c = window.jupyterapp?.shell?.currentWidget?.sessionContext;"
             " return c?.isReady && c.session?.kernel?.connectionStatus === 'connected'; }",
@@ -151,6 +155,45 @@ class Lab:
         settle(self.page)
         self.ask("1")
         settle(self.page)
+
+
+# Opens a notebook, or nothing, in the place of those that are open, which are closed without asking.
+INSTEAD = """async name => {
+  const {shell, commands} = window.jupyterapp;
+  const before = [...shell.widgets('main')];
+  if (name) await commands.execute('docmanager:open', {path: name, factory: 'Notebook'});
+  for (const widget of before) widget.dispose();
+}"""
+
+
+class SharedLab(Lab):
+    """JupyterLab in one page for all files, where a notebook takes the place of the one before it.
+
+    Loading JupyterLab takes several times the processor time of what most tests do in it.
+    """
+
+    def open(self, name, viewport=VIEWPORT):
+        if self.page is None:
+            return super().open(name, viewport=viewport)
+        self.page.set_viewport_size(viewport)
+        self.page.evaluate(INSTEAD, name)
+        self.ready()
+        return self.page
+
+    def sleep(self):
+        """Close the notebooks, and stop the page until `wake`: it would look for news from the server."""
+        self.page.mouse.move(0, 0)
+        self.page.evaluate(INSTEAD, None)
+        self.page.context.clear_permissions()
+        self._set_state("frozen")
+
+    def wake(self):
+        self._set_state("active")
+
+    def _set_state(self, state):
+        browser = self.page.context.new_cdp_session(self.page)
+        browser.send("Page.setWebLifecycleState", {"state": state})
+        browser.detach()
 
 
 # What the kernel prints before it is busy comes after all earlier messages of the cell.

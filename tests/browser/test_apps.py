@@ -21,8 +21,9 @@ from playwright.sync_api import expect
 
 import attnwidgets as aw
 
-from .conftest import OPEN, await_server
+from .conftest import await_server
 from .lab import choose, place, shares
+from .pages import OPEN
 from .settling import settle
 
 pytestmark = pytest.mark.extended

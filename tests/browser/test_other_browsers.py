@@ -13,8 +13,8 @@ import attnwidgets as aw
 from attnwidgets.intervene.preview import preview
 
 from .checks import BLANK, CLIPPED, OVERLAPS
-from .conftest import OPEN
 from .lab import Lab, number, place
+from .pages import OPEN
 from .settling import settle
 from .webdriver import BROWSERS, Page, missing
 

@@ -6,7 +6,7 @@ import pytest
 
 CELLS = (
     """import attnwidgets as aw
-trace = aw.trace(*aw.demo_model("decoder"), "The quick brown fox jumps over")""",
+trace = aw.trace(*aw.zoo.trained("alice"), "alice was beginning to")""",
     "panel = aw.Predictions(trace)\npanel",
     "heatmap = aw.Heatmap(trace, keep_mass=0.9)\nheatmap",
 )
@@ -14,7 +14,6 @@ trace = aw.trace(*aw.demo_model("decoder"), "The quick brown fox jumps over")"""
 
 @pytest.fixture(scope="module")
 def opened(lab):
-    pytest.importorskip("transformers")
     lab.write("predictions.ipynb", *CELLS)
     page = lab.open("predictions.ipynb")
     lab.run_all()

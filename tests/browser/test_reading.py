@@ -108,7 +108,7 @@ DRAWN = """() => {
 }"""
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def views(minilm):
     def given():
         numbers = np.random.default_rng(0).dirichlet(np.ones(6), (2, 3, 6)).astype("float32")
@@ -119,12 +119,18 @@ def views(minilm):
     return [steered if name == "SteerView" else make(name, given) for name in every_view()]
 
 
+@pytest.fixture(scope="module")
+def path(views, tmp_path_factory):
+    """The page of all views."""
+    return aw.to_html(views, tmp_path_factory.mktemp("reading") / "page.html")
+
+
 @pytest.fixture
-def all_of(page_of, views):
-    """Open a page of all views, and wait until it is at rest."""
+def all_of(open_page, path):
+    """Open the page of all views, and wait until it is at rest."""
 
     def make(**options):
-        page = page_of(*views, **options)
+        page = open_page(path.as_uri(), **options)
         page.wait_for_function(DRAWN)
         settle(page)
         return page

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from . import conftest
-from .settling import LIMIT_MS, settle
+from .pages import OPEN
+from .settling import LIMIT_MS, WATCH, settle
 
 
 def opened(page):
     """The guard of a page."""
-    return next(guard for context, guard in conftest.OPEN if context == page.context)
+    return next(guard for context, guard in OPEN if context == page.context)
 
 
 def test_chains_of_frames_and_timers_are_waited_for(open_page):
@@ -47,9 +47,26 @@ def test_nothing_leaves_this_machine(open_page):
     guard.outside.clear()
 
 
-def test_a_page_that_never_rests_is_an_error_that_says_why(open_page, monkeypatch):
-    monkeypatch.setattr(conftest, "WATCH", conftest.WATCH.replace(str(LIMIT_MS), "300"))
+def test_a_page_that_never_rests_is_an_error_that_says_why(open_page):
     page = open_page()
+    page.evaluate(WATCH.replace(str(LIMIT_MS), "300"))
     page.evaluate("() => { const spin = () => setTimeout(spin, 5); spin(); }")
     with pytest.raises(Exception, match=r"not at rest .*setTimeout\(spin, 5\) due"):
         settle(page)
+
+
+def test_a_page_is_used_again_as_new_unless_something_lasts(browser_pages):
+    page = browser_pages.open(
+        "about:blank", {"color_scheme": "dark", "viewport": {"width": 480, "height": 400}}
+    )
+    page.page.evaluate("window.left = true")
+    browser_pages.close(page)
+    again = browser_pages.open("about:blank", {})
+    assert again is page
+    dark = "matchMedia('(prefers-color-scheme: dark)').matches"
+    assert again.page.evaluate(f"[typeof left, innerWidth, {dark}]") == ["undefined", 1200, False]
+    again.page.route("**/*", lambda route: route.abort())
+    browser_pages.close(again)
+    other = browser_pages.open("about:blank", {})
+    assert other is not page
+    browser_pages.close(other)
