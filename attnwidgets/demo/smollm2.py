@@ -98,7 +98,8 @@ def smollm2(folder: Path) -> tuple[LlamaForCausalLM, PreTrainedTokenizerFast]:
             key = f"model.layers.{parts[1]}.{names[parts[2]]}.weight"
         else:
             key = f"{names[parts[0]]}.weight"
-        state[key] = torch.from_numpy(np.require(values, "float32", "W"))  # those of the file cannot be written
+        # Those in the file cannot be written to.
+        state[key] = torch.from_numpy(np.require(values, "float32", "W"))
     model.load_state_dict(state, strict=False, assign=True)
     model.tie_weights()
     # The rotary frequencies are a buffer that is in no file.
