@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
     from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
-_JOINED = 8  # rows of a matrix
+_JOINED = 8  # rows of a matrix that are read as one
 
 
 def smollm2(folder: Path) -> tuple[LlamaForCausalLM, PreTrainedTokenizerFast]:
@@ -87,10 +87,8 @@ def smollm2(folder: Path) -> tuple[LlamaForCausalLM, PreTrainedTokenizerFast]:
     state = {}
     for tensor in reader.tensors:
         parts = tensor.name.split(".")
-        data = tensor.data
-        if data.ndim > 1:
-            # gguf reads sixteen rows at a time: those of a small model are too short for numpy.
-            data = data.reshape(-1, _JOINED * data.shape[-1])
+        # gguf reads sixteen rows at a time: those of a small model are too short for numpy.
+        data = tensor.data.reshape(len(tensor.data) // _JOINED, -1)
         values = gguf.quants.dequantize(data, tensor.tensor_type).reshape(tensor.shape[::-1].tolist())
         if parts[0] == "blk":
             if parts[2] in ("attn_q", "attn_k"):
