@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
     from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
-_JOINED = 8  # rows of a matrix
+_JOINED = 8  # rows of a matrix that are read as one
 
 
 def smollm2(folder: Path) -> tuple[LlamaForCausalLM, PreTrainedTokenizerFast]:
@@ -87,10 +87,8 @@ def smollm2(folder: Path) -> tuple[LlamaForCausalLM, PreTrainedTokenizerFast]:
     state = {}
     for tensor in reader.tensors:
         parts = tensor.name.split(".")
-        data = tensor.data
-        if data.ndim > 1:
-            # gguf reads sixteen rows at a time: those of a small model are too short for numpy.
-            data = data.reshape(-1, _JOINED * data.shape[-1])
+        # gguf reads sixteen rows at a time: those of a small model are too short for numpy.
+        data = tensor.data.reshape(len(tensor.data) // _JOINED, -1)
         values = gguf.quants.dequantize(data, tensor.tensor_type).reshape(tensor.shape[::-1].tolist())
         if parts[0] == "blk":
             if parts[2] in ("attn_q", "attn_k"):
@@ -98,7 +96,8 @@ def smollm2(folder: Path) -> tuple[LlamaForCausalLM, PreTrainedTokenizerFast]:
             key = f"model.layers.{parts[1]}.{names[parts[2]]}.weight"
         else:
             key = f"{names[parts[0]]}.weight"
-        state[key] = torch.from_numpy(np.require(values, "float32", "W"))  # those of the file cannot be written
+        # Those in the file cannot be written to.
+        state[key] = torch.from_numpy(np.require(values, "float32", "W"))
     model.load_state_dict(state, strict=False, assign=True)
     model.tie_weights()
     # The rotary frequencies are a buffer that is in no file.

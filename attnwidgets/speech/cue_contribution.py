@@ -301,7 +301,7 @@ def word_rows(times: WordTimes, method: str, stack: Stack, words: Sequence[int] 
         result = result if result.heads is None else result.mean("head")
         chosen = [query for span in queries for query in span]
         borders = np.cumsum([0, *map(len, queries)]).tolist()
-        spans = [tuple(range(*pair)) for pair in pairwise(borders)]
+        spans = tuple(tuple(range(*pair)) for pair in pairwise(borders))
         by_layer = (np.asarray(result.rows(number, None, chosen)) for number in result.layers)
         shares = np.stack([aggregate_map(values, spans, [1.0] * len(values), keys) for values in by_layer])
     shares = np.abs(shares)

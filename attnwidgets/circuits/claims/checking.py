@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -136,7 +136,11 @@ def check_claims(
     controls = [_control(entry, control) for entry in parsed]
     others: list[Others] = []
     evidence: list[list[InText | str]] = [[] for _ in parsed]
-    traced = lru_cache(2)(partial(record, model, tokenizer))  # pairs often continue each other
+
+    @lru_cache(2)  # a pair often goes on with a text of the last
+    def traced(text: str) -> Trace:
+        return record(model, tokenizer, text)
+
     for number, text in enumerate(progress(texts, "checking claims")):
         with _named(number):
             trace = traced(text)
