@@ -88,19 +88,7 @@ class _Lacking:
         return repr(str(self))
 
     def __reduce__(self) -> tuple[type[str], tuple[str]]:
-        return str, (str(self),)
-
-
-class Suggesting:
-    """An object that suggests, for a name that it lacks, the nearest public name or the name meant."""
-
-    if not TYPE_CHECKING:  # type checkers would take any name for an attribute
-
-        def __getattr__(self, name: str) -> NoReturn:
-            kind = type(self)
-            if name.startswith("_") or hasattr(kind, name):  # a property that raised says why
-                return object.__getattribute__(self, name)
-            raise AttributeError(_Lacking(self, name))
+        return str, (str(self),)  # an error travels without the object
 
 
 class Suggesting:
