@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import islice, permutations
+
 import pytest
 
 import attnwidgets as aw
 
+from .conftest import drawn
 from .lab import busy
 from .settling import settle
 
@@ -76,9 +79,15 @@ def test_a_page_switches_between_texts_and_what_is_linked_follows(page_of, trace
     assert page.evaluate("document.querySelectorAll('.aw-root script').length") == 0
 
 
+@pytest.fixture(scope="module")
+def address(traces, tmp_path_factory):
+    return aw.to_html(aw.Explorer(traces[:2]), tmp_path_factory.mktemp("texts") / "page.html").as_uri()
+
+
 @pytest.mark.parametrize("width", [760, 1200])
-def test_the_chosen_panel_stays_when_the_text_changes(page_of, traces, width):
-    page = page_of(aw.Explorer(traces), viewport={"width": width, "height": 900})
+def test_the_chosen_panel_stays_when_the_text_changes(open_page, address, width):
+    page = open_page(address, viewport={"width": width, "height": 900})
+    drawn(page)
     reads(page, HE)
     page.get_by_role("combobox", name="other panels").click()
     page.get_by_role("option", name="what if a head").click()
@@ -90,15 +99,15 @@ def test_the_chosen_panel_stays_when_the_text_changes(page_of, traces, width):
     assert panel.is_visible()
 
 
-def test_letters_find_a_text_of_many(page_of, traces):
-    many = aw.trace(traces[0].model, traces[0].tokenizer, [f"Film number {n}." for n in range(12)])
-    page = page_of(aw.Explorer(many))
+def test_letters_find_a_text_of_many(page_of):
+    texts = [2 * "".join(pair) for pair in islice(permutations("abcdefgh", 2), 12)]
+    page = page_of(aw.Explorer(aw.trace(*aw.zoo.induction("abcdefgh", 16), texts)))
     menu = page.get_by_role("combobox", name="text", exact=True)
     menu.focus()
     page.keyboard.press("Enter")
-    page.keyboard.type("er 7")
+    page.keyboard.type("ebe")
     page.keyboard.press("Enter")
-    reads(page, "Film number 7")
+    reads(page, "bebe")
     assert menu.evaluate("el => el === document.activeElement")
 
 
