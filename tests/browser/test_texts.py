@@ -7,6 +7,7 @@ import pytest
 
 import attnwidgets as aw
 
+from .conftest import drawn
 from .lab import busy
 from .settling import settle
 
@@ -86,6 +87,7 @@ def path(traces, tmp_path_factory):
 @pytest.mark.parametrize("width", [760, 1200])
 def test_the_chosen_panel_stays_when_the_text_changes(open_page, path, width):
     page = open_page(path.as_uri(), viewport={"width": width, "height": 900})
+    drawn(page)
     reads(page, HE)
     page.get_by_role("combobox", name="other panels").click()
     page.get_by_role("option", name="what if a head").click()
@@ -105,9 +107,9 @@ def test_letters_find_a_text_of_many(page_of):
     menu = page.get_by_role("combobox", name="text", exact=True)
     menu.focus()
     page.keyboard.press("Enter")
-    page.keyboard.type("er 7")
+    page.keyboard.type("ebe")
     page.keyboard.press("Enter")
-    reads(page, "Film number 7")
+    reads(page, "bebe")
     assert menu.evaluate("el => el === document.activeElement")
 
 
