@@ -94,10 +94,10 @@ def _of_trace(trace: Trace) -> dict[str, dict[int, AttentionModule]]:
         raise ValueError(
             f"attention cannot be changed here: {why}; make a trace with aw.trace(model, tokenizer, text)."
         )
-    modules = dict(unwrap(trace.model).named_modules())
+    model = unwrap(trace.model)
     return {
         stack: {
-            number: AttentionModule(layer.call.name, modules[layer.call.name], layer.shape[0])
+            number: AttentionModule(layer.call.name, model.get_submodule(layer.call.name), layer.shape[0])
             for number, layer in zip(table.numbers, table.layers, strict=True)
             if isinstance(layer, ModelLayer)
         }
