@@ -199,10 +199,10 @@ def test_a_page_of_it_holds_what_was_computed(menu, open_page, tmp_path):
 
 
 @pytest.fixture(scope="module")
-def written(menu, tmp_path_factory):
+def written(notebook, tmp_path_factory):
     """The page of the Explorer."""
     path = tmp_path_factory.mktemp("menu") / "page.html"
-    assert menu.lab.do(f"explorer.to_html({str(path)!r})")[0] == "ok"
+    assert notebook.lab.do(f"explorer.to_html({str(path)!r})")[0] == "ok"
     return path
 
 

@@ -29,6 +29,12 @@ def explorer(minilm, sentence):
     return aw.Explorer(trace, layer=2, head=1)
 
 
+@pytest.fixture(scope="module")
+def address(explorer, tmp_path_factory):
+    """Where the page of the Explorer is."""
+    return aw.to_html(explorer, tmp_path_factory.mktemp("standalone") / "page.html").as_uri()
+
+
 def drawn(page):
     """Wait until the first map is drawn and the page is at rest."""
     page.locator(".aw-heatmap .aw-plot[aria-busy=false]").first.wait_for()
@@ -64,8 +70,8 @@ def test_a_regression_shows_its_numbers_before_and_after_a_change(page_of):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_an_explorer_opens_from_a_file(explorer, page_of, screenshot, scheme):
-    page = drawn(page_of(explorer, color_scheme=scheme))
+def test_an_explorer_opens_from_a_file(address, open_page, screenshot, scheme):
+    page = drawn(open_page(address, color_scheme=scheme))
     assert (
         page.locator(".aw-heatmap .aw-plot canvas").first.evaluate(
             "c => new Set(c.getContext('2d').getImageData(0, 0, c.width, c.height).data).size"
@@ -78,8 +84,8 @@ def test_an_explorer_opens_from_a_file(explorer, page_of, screenshot, scheme):
     screenshot(page, f"standalone-{scheme}.png", full_page=True)
 
 
-def test_hover_reads_click_pins_escape_unpins(explorer, page_of, sentence):
-    page = drawn(page_of(explorer))
+def test_hover_reads_click_pins_escape_unpins(explorer, address, open_page):
+    page = drawn(open_page(address))
     heatmap = page.locator(".aw-heatmap")
     # [CLS] and [SEP] stand apart.
     shown = range(1, len(explorer.store.header["axes"]["token"]["labels"]) - 1)
@@ -97,8 +103,8 @@ def test_hover_reads_click_pins_escape_unpins(explorer, page_of, sentence):
     assert "click to pin" in readout.inner_text()
 
 
-def test_keys_move_through_layers_and_the_other_views_follow(explorer, page_of):
-    page = drawn(page_of(explorer))
+def test_keys_move_through_layers_and_the_other_views_follow(address, open_page):
+    page = drawn(open_page(address))
     plot = page.locator(".aw-heatmap .aw-plot").first
     slider = page.locator("input[aria-label=layer]").first
     assert slider.input_value() == "2"
@@ -111,8 +117,8 @@ def test_keys_move_through_layers_and_the_other_views_follow(explorer, page_of):
     page.locator(".aw-heatmap .aw-title").filter(has_text="head 0.").wait_for()
 
 
-def test_units_and_methods_change_in_the_page(explorer, page_of):
-    page = drawn(page_of(explorer))
+def test_units_and_methods_change_in_the_page(address, open_page):
+    page = drawn(open_page(address))
     heatmap = page.locator(".aw-heatmap")
     page.get_by_text("words", exact=True).first.click()
     heatmap.get_by_text("electroencephalographer").first.wait_for()
