@@ -70,6 +70,23 @@ def test_the_prediction_stays_the_change_is_within_the_ball_and_the_method_confi
     assert found.distance >= found.chance
 
 
+def test_every_change_costs_a_single_pass(text: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    passes = []
+    forward = type(text.model).forward
+
+    def counted(*args: Any, **kwargs: Any) -> Any:
+        passes.append(1)
+        return forward(*args, **kwargs)
+
+    monkeypatch.setattr(type(text.model), "forward", counted)
+    counts = []
+    for draws in (1, 1, 4):  # a pass of a new kind is compared with a plain one, the first time
+        passes.clear()
+        attack(text, "rollout", search=AttackSearch(steps=1, draws=draws))
+        counts.append(len(passes))
+    assert counts[2] - counts[1] == 3
+
+
 def test_the_same_seed_gives_the_same_attack_and_a_larger_budget_gets_farther(text: Any) -> None:
     first, second = (
         attack(text, "saliency", search=AttackSearch(steps=2, draws=2, seed=4)) for _ in range(2)

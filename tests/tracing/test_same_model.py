@@ -10,6 +10,7 @@ import torch
 
 import attnwidgets as aw
 from attnwidgets.tracing.content import fingerprint_of
+from attnwidgets.tracing.model_state import named_modules
 from tests.tracing import tiny
 from tests.tracing.families import IDS
 
@@ -21,6 +22,14 @@ if TYPE_CHECKING:
 
 def llama() -> Any:
     return tiny.build(tiny.TEXT["Llama"])
+
+
+def test_modules_are_listed_as_torch_lists_them() -> None:
+    model = llama()
+    model.again = model.model.layers[1]  # a module that is there twice
+    model.nothing = None
+    assert list(named_modules(model).items()) == list(model.named_modules())
+    assert list(named_modules(torch.jit.script(torch.nn.Sequential(torch.nn.Linear(1, 1))))) == ["", "0"]
 
 
 def adapted() -> Any:
