@@ -152,6 +152,7 @@ def test_in_an_explorer_nothing_is_asked_while_the_panel_is_away(trace, page_of)
     assert "layer 0" in place.inner_text()
     page.locator(".aw-tab", has_text="what if tokens").wait_for()
     choose(page, "other panels", "in words")
+    settle(page)  # the panel hears in the next frame that it is out of sight
     page.locator("input[aria-label=layer]").first.focus()
     page.keyboard.press("End")
     page.locator(".aw-explorer .aw-heatmap", has_text=re.compile("head [1-9]")).first.wait_for()
