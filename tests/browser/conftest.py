@@ -25,7 +25,7 @@ from filelock import FileLock
 from tests.warm_kernels import warm_kernels
 
 from .chromium import executable
-from .lab import Lab, SharedLab
+from .lab import Lab
 from .pages import LIMIT, OPEN, Pages
 from .settling import settle
 from .webdriver import WebDriverError
@@ -284,44 +284,9 @@ def jupyter_lab(jupyter_lab_server):
 
 
 @pytest.fixture(scope="module")
-def separate_lab(jupyter_lab, open_page_for_all):
-    """Opens each notebook in a page of JupyterLab of its own, for tests that do something lasting to it."""
+def lab(jupyter_lab, open_page_for_all):
+    """Opens notebooks in JupyterLab; pages stay open for all tests of a file."""
     return Lab(*jupyter_lab, open_page_for_all)
-
-
-@pytest.fixture(scope="session")
-def shared_lab(jupyter_lab_server, browser_pages):
-    """JupyterLab in one page for the files of this process; and that page, once it is open."""
-    opened = []
-
-    def open_page(address, **options):
-        opened.append(browser_pages.open(address, options))
-        return opened[-1].page
-
-    return SharedLab(*jupyter_lab_server, open_page), opened
-
-
-@pytest.fixture(scope="module")
-def lab(jupyter_lab, shared_lab, browser_pages, request):
-    """Opens notebooks in the page of JupyterLab; after a failure, the next file gets another page."""
-    lab, opened = shared_lab
-    failed = request.session.testsfailed
-    if opened:
-        OPEN.append((opened[0].context, opened[0].guard))
-        lab.wake()
-        opened[0].guard.clear()
-    yield lab
-    if not opened:
-        return
-    guard = opened[0].guard
-    if request.session.testsfailed == failed and guard.outside == guard.errors == []:
-        lab.sleep()
-        OPEN.remove((opened[0].context, guard))
-        return
-    lab.page = None
-    outside, errors = browser_pages.close(opened.pop(), keep=False)
-    assert outside == []
-    assert errors == []
 
 
 @pytest.fixture(scope="module")

@@ -166,36 +166,6 @@ INSTEAD = """async name => {
 }"""
 
 
-class SharedLab(Lab):
-    """JupyterLab in one page for all files, where a notebook takes the place of the one before it.
-
-    Loading JupyterLab takes several times the processor time of what most tests do in it.
-    """
-
-    def open(self, name, viewport=VIEWPORT):
-        if self.page is None:
-            return super().open(name, viewport=viewport)
-        self.page.set_viewport_size(viewport)
-        self.page.evaluate(INSTEAD, name)
-        self.ready()
-        return self.page
-
-    def sleep(self):
-        """Close the notebooks, and stop the page until `wake`: it would look for news from the server."""
-        self.page.mouse.move(0, 0)
-        self.page.evaluate(INSTEAD, None)
-        self.page.context.clear_permissions()
-        self._set_state("frozen")
-
-    def wake(self):
-        self._set_state("active")
-
-    def _set_state(self, state):
-        browser = self.page.context.new_cdp_session(self.page)
-        browser.send("Page.setWebLifecycleState", {"state": state})
-        browser.detach()
-
-
 # What the kernel prints before it is busy comes after all earlier messages of the cell.
 START = f"""code => {{
   window.isBusy = false;

