@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-# Frames, idle callbacks and writing to the clipboard count always; timers up to this delay. Longer ones (a
-# tooltip, a retry, a player) are not what a gesture sets off at once: a test that needs one waits for what it does.
+# Frames, idle callbacks, inflating and copying count always; timers up to this delay. Longer ones (a tooltip,
+# a retry, a player) are not what a gesture sets off at once: a test that needs one waits for what it does.
 SOON_MS = 350
 LIMIT_MS = 30_000
 
@@ -41,14 +41,20 @@ WATCH = """(() => {
   wrap("setTimeout", "clearTimeout", (delay) => !(delay > SOON));
   wrap("requestAnimationFrame", "cancelAnimationFrame", () => true);
   wrap("requestIdleCallback", "cancelIdleCallback", () => true);
-  // What was copied is said when the browser has written it, which takes long on a busy machine.
-  const clipboard = navigator.clipboard; // a page without a secure address has none
-  const write = clipboard?.writeText.bind(clipboard);
-  if (write) clipboard.writeText = (text) => {
-    const ticket = { toString: () => "clipboard.writeText" };
-    due.add(ticket);
-    return write(text).finally(() => due.delete(ticket));
+  // What the browser does beside the page: a busy machine takes longer for it than for some frames.
+  const awaited = (owner, name) => {
+    const begin = owner?.[name]; // a page without a secure address has no clipboard
+    if (begin) owner[name] = function (...given) {
+      if (!counts()) return begin.apply(this, given);
+      const ticket = { toString: () => name };
+      due.add(ticket);
+      return begin.apply(this, given).finally(() => due.delete(ticket));
+    };
   };
+  awaited(navigator.clipboard, "writeText");
+  awaited(window, "createImageBitmap");
+  awaited(HTMLImageElement.prototype, "decode");
+  awaited(window.ReadableStreamDefaultReader?.prototype, "read"); // of what is inflated
   // Three quiet frames: observers of sizes and intersections answer once a frame, and may set off the next.
   window.awSettled = () => new Promise((done, fail) => {
     if (window.__pwClock) throw new Error("the clock of this page is held: let it run on instead");

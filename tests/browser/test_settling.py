@@ -37,6 +37,18 @@ def test_a_transition_is_waited_for(open_page):
     assert page.evaluate("getComputedStyle(document.querySelector('p')).opacity") == "1"
 
 
+def test_what_is_slow_to_copy_is_waited_for(open_page):
+    page = open_page()
+    page.evaluate("""() => {
+      const writeText = () => new Promise(done => setTimeout(done, 1_000));
+      Object.defineProperty(navigator, "clipboard", { value: { writeText } });
+    }""")
+    page.evaluate(WATCH)
+    page.evaluate("() => { navigator.clipboard.writeText('a').then(() => { window.told = 'copied'; }); }")
+    settle(page)
+    assert page.evaluate("told") == "copied"
+
+
 def test_nothing_leaves_this_machine(open_page):
     page = open_page()
     guard = opened(page)
