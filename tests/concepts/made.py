@@ -75,17 +75,17 @@ def influence(
     labels = (features[:, 0] + 0.5 * rng.normal(size=len(train)) > 0).astype(float)
     labels[:2] = 0, 1
     shown = with_ones(rng.normal(size=(len(tests), 3)))
-    own = np.arange(len(tests)) % 2.0
+    targets = np.arange(len(tests)) % 2.0
     refit = Refit(with_ones(features), labels, 1, "binary", 0.05)
-    values = refit.influence(shown, own)
+    values = refit.influence(shown, targets)
     return Influence(
         values=values, change=-values / len(train), self_influence=refit.self_influence,
         losses=refit.losses(refit.outputs_for(refit.features), labels), leverage=None,
         distance=rng.uniform(0, 2, size=values.shape), tests=tuple(tests), train=tuple(train),
-        test_labels=tuple(names[int(item)] for item in own),
+        test_labels=tuple(names[int(item)] for item in targets),
         train_labels=tuple(names[int(label)] for label in labels),
         of="head", measure="loss", l2=0.05, agreement=1.0, agreement_train=0.9, gradient_norm=0.1, model="m",
-        notes=tuple(notes), _refit=refit, _tests=(shown, own), _sample=sample,
+        notes=tuple(notes), _refit=refit, _tests=(shown, targets), _sample=sample,
     )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Directions without labels: to their own definitions, and open in the views of features."""
+"""Directions without labels: to their definitions, and open in the views of features."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def clouds() -> Any:
     return 6 * np.eye(12)[[1, 4, 9]][which] + rng.normal(size=(150, 12)) + 2, which
 
 
-def encoded(found: Any, values: Any) -> Any:
+def encoded(directions: Any, values: Any) -> Any:
     with torch.no_grad():
-        return found.encode(torch.tensor(values, dtype=torch.float32)).numpy()
+        return directions.encode(torch.tensor(values, dtype=torch.float32)).numpy()
 
 
 def test_principal_components_reconstruct_as_much_as_they_must(clouds) -> None:

@@ -1,4 +1,4 @@
-"""Distillation on templates: to the reference, on functions whose parts are known, exact and sampled."""
+"""Distillation on templates: to the reference, on functions whose parts are given, exact and sampled."""
 
 from __future__ import annotations
 
@@ -121,19 +121,24 @@ def test_a_table_and_a_figure_show_shapes_and_shares(soups) -> None:
 @pytest.mark.slow
 def test_the_reference_is_met_on_the_demo_classifier(shared: Any) -> None:
     folder = shared / "reference" / "concepts"
-    meta, kept = json.loads((folder / "distill.json").read_text()), np.load(folder / "distill_factorial.npz")
+    meta, effects = (
+        json.loads((folder / "distill.json").read_text()),
+        np.load(folder / "distill_factorial.npz"),
+    )
     template = template_of(meta["template"], meta["slots"], "distill")
-    result = additive(template, template.cells(5000, 0), kept["margin"].reshape(-1), 2, "margin", "", 0)
-    for name in kept.files:
+    result = additive(template, template.cells(5000, 0), effects["margin"].reshape(-1), 2, "margin", "", 0)
+    for name in effects.files:
         if name.startswith("share_"):
-            assert result.shares[name[6:].replace("+", " x ")] == pytest.approx(float(kept[name]), abs=1e-12)
+            assert result.shares[name[6:].replace("+", " x ")] == pytest.approx(
+                float(effects[name]), abs=1e-12
+            )
     np.testing.assert_allclose(
-        result.pairs["intensity", "adj"], kept["effect_intensity_adj"][0, :, :, 0], atol=1e-12
+        result.pairs["intensity", "adj"], effects["effect_intensity_adj"][0, :, :, 0], atol=1e-12
     )
     assert result.fidelity == pytest.approx(0.782, abs=1e-3)
     model, tokenizer = aw.demo_model("classifier")
     run = aw.concepts.distill(model, tokenizer, meta["template"], meta["slots"] | {"thing": ["soup", "film"]})
-    np.testing.assert_allclose(run.values.reshape(2, 4, 6, 3), kept["margin"][:2], atol=1e-4)
+    np.testing.assert_allclose(run.values.reshape(2, 4, 6, 3), effects["margin"][:2], atol=1e-4)
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ def reference(shared: Any) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def found() -> Any:
+def influence() -> Any:
     model, tokenizer = aw.demo_model("classifier")
     tests = aw.demo_texts("test")
     return aw.concepts.influence(
@@ -56,25 +56,25 @@ def test_the_head_and_its_influence_are_the_references_from_their_features(refer
     assert np.abs(values - tests["influence"]).max() < 1e-9 * np.abs(tests["influence"]).max()
 
 
-def test_from_texts_to_the_references(found, reference) -> None:
+def test_from_texts_to_the_references(influence, reference) -> None:
     tests = reference["tests"]
-    assert found.shape == tests["influence"].shape
+    assert influence.shape == tests["influence"].shape
     # Other batches round differently, in single precision.
-    assert np.abs(found.values - tests["influence"]).max() < 1e-5 * np.abs(tests["influence"]).max()
-    np.testing.assert_allclose(found.self_influence, reference["head"]["self_influence"], rtol=1e-3)
+    assert np.abs(influence.values - tests["influence"]).max() < 1e-5 * np.abs(tests["influence"]).max()
+    np.testing.assert_allclose(influence.self_influence, reference["head"]["self_influence"], rtol=1e-3)
 
 
-def test_true_leaving_out_is_the_references_and_the_correction_comes_closer(found, reference) -> None:
+def test_true_leaving_out_is_the_references_and_the_correction_comes_closer(influence, reference) -> None:
     some = list(range(0, 226, 15))
-    true = found.leave_one_out(some)
+    true = influence.leave_one_out(some)
     expected = reference["tests"]["leave_one_out"][:, some]
     assert np.abs(true - expected).max() < 1e-4 * np.abs(reference["tests"]["leave_one_out"]).max()
     every = reference["tests"]["leave_one_out"]
-    plain, corrected = np.abs(-found.values / 226 - every).max(), np.abs(found.change - every).max()
+    plain, corrected = np.abs(-influence.values / 226 - every).max(), np.abs(influence.change - every).max()
     assert corrected < 0.6 * plain
     from scipy.stats import spearmanr
 
-    assert np.mean([spearmanr(a, b).statistic for a, b in zip(found.change, every, strict=True)]) > 0.999
+    assert np.mean([spearmanr(a, b).statistic for a, b in zip(influence.change, every, strict=True)]) > 0.999
 
 
 def test_wrong_labels_are_found_beside_the_plain_loss(reference) -> None:
@@ -90,28 +90,30 @@ def test_wrong_labels_are_found_beside_the_plain_loss(reference) -> None:
     result = of_features(reading, labels, first, labels[:1], names=(names, names[:1]), **options)
     np.testing.assert_allclose(result.self_influence, head["self_influence_flipped"], rtol=1e-9)
     card = aw.concepts.mislabelled(result, head["flipped"])
-    own, loss, chance, best = card.mean[0, :, 0]
-    assert own == pytest.approx(0.901, abs=0.01)
+    by_influence, loss, chance, best = card.mean[0, :, 0]
+    assert by_influence == pytest.approx(0.901, abs=0.01)
     assert loss == pytest.approx(0.894, abs=0.01)
     assert chance < 0.15
     assert best == 1
     assert card.mean[1, 0, 0] > 0.7
 
 
-def test_helpful_and_harmful_texts_are_told_apart(found) -> None:
-    assert all(each.influence < 0 < each.change for each in found.helpful(0, 5))
-    assert all(each.influence > 0 > each.change for each in found.harmful(0, 5))
-    assert found.helpful(0, 5)[0].influence == found.values[0].min()
-    assert found.agreement >= 0.9
-    assert 0 < found.agreement_train <= 1
-    assert found.gradient_norm > 0
-    assert "fitted again" in repr(found)
-    assert (found.leverage > 0).all()
-    assert (found.leverage < 1).all()
-    words = " ".join(text.get_text() for axes in found.figure(0).axes for text in axes.texts)
-    assert found.helpful(0, 1)[0].text[:18] in words, "a sentence is cut where there is no room, not before"
-    row = found.to_rows()[230]
-    assert (row["test"], row["train"], row["influence"]) == (1, 4, found.values[1, 4])
+def test_helpful_and_harmful_texts_are_told_apart(influence) -> None:
+    assert all(each.influence < 0 < each.change for each in influence.helpful(0, 5))
+    assert all(each.influence > 0 > each.change for each in influence.harmful(0, 5))
+    assert influence.helpful(0, 5)[0].influence == influence.values[0].min()
+    assert influence.agreement >= 0.9
+    assert 0 < influence.agreement_train <= 1
+    assert influence.gradient_norm > 0
+    assert "fitted again" in repr(influence)
+    assert (influence.leverage > 0).all()
+    assert (influence.leverage < 1).all()
+    words = " ".join(text.get_text() for axes in influence.figure(0).axes for text in axes.texts)
+    assert influence.helpful(0, 1)[0].text[:18] in words, (
+        "a sentence is cut where there is no room, not before"
+    )
+    row = influence.to_rows()[230]
+    assert (row["test"], row["train"], row["influence"]) == (1, 4, influence.values[1, 4])
 
 
 @pytest.mark.slow

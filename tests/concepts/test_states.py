@@ -25,10 +25,10 @@ def plain(classifier):
     for text in TEXTS:
         outputs = model.eval()(**tokenizer(text, return_tensors="pt"), output_hidden_states=True)
         slopes = torch.autograd.grad(outputs.logits[0, 0], outputs.hidden_states)
-        kept = [
+        of_layers = [
             np.stack([each[0].detach().numpy() for each in part]) for part in (outputs.hidden_states, slopes)
         ]
-        rows.append((*kept, outputs.logits[0, 0].item()))
+        rows.append((*of_layers, outputs.logits[0, 0].item()))
     return rows
 
 
@@ -131,9 +131,9 @@ def test_sounds_are_read_as_traces_of_either_stack() -> None:
         np.testing.assert_allclose(result.values[row, 0], hidden[0].mean(0).detach(), atol=1e-5)
     whisper = tiny.whisper()
     heard = [aw.trace(whisper, None, audio=torch.randn(1, 8, 40), max_new_tokens=3) for _ in range(2)]
-    own = aw.concepts.states(heard, at="mean", layers=1, stack="encoder")
+    encoded = aw.concepts.states(heard, at="mean", layers=1, stack="encoder")
     encoder = whisper.model.encoder(heard[1].inputs["input_features"], output_hidden_states=True)
-    np.testing.assert_allclose(own.values[1, 0], encoder.hidden_states[1][0].mean(0).detach(), atol=1e-5)
+    np.testing.assert_allclose(encoded.values[1, 0], encoder.hidden_states[1][0].mean(0).detach(), atol=1e-5)
     written = aw.concepts.states(heard, at="last", layers=0, stack="decoder")
     assert written.lengths.tolist() == [len(each.axes("decoder")[0]) for each in heard]
     assert (written.positions == written.lengths - 1).all()

@@ -113,11 +113,11 @@ def test_accuracies_are_of_texts_that_were_held_out() -> None:
     parts = [np.array_split(again.permutation(side), 3) for side in pair]
     correct = 0
     for fold in range(3):
-        held = np.concatenate([side[fold] for side in parts])
-        rest = np.setdiff1d(np.arange(30), held)
+        held_out = np.concatenate([side[fold] for side in parts])
+        rest = np.setdiff1d(np.arange(30), held_out)
         model = linear.LogisticRegression(C=1.0, tol=1e-10, max_iter=5000)
         model.fit(values[rest] / layer.spread, rest < 12)
-        correct += (model.predict(values[held] / layer.spread) == (held < 12)).sum()
+        correct += (model.predict(values[held_out] / layer.spread) == (held_out < 12)).sum()
     assert layer.accuracy([pair], 3, np.random.default_rng(5))[0] == pytest.approx(correct / 30)
     assert correct < 30
 
@@ -148,39 +148,41 @@ def test_scores_of_captums_directions_are_captums(reference) -> None:
 
 
 def test_directions_accuracies_and_scores_are_the_references(reference) -> None:
-    meta, kept, gaps = reference["meta"], reference["logistic"], []
+    meta, logistic, gaps = reference["meta"], reference["logistic"], []
     for column, layer in enumerate((2, 4, 6)):
         states_of = {
             cav: LayerStates(reference["texts"].layer(layer), reference["examples"].gradient(layer), cav, 1.0)
             for cav in ("logistic", "mean_difference")
         }
         for row, name in enumerate(("food", "negation")):
-            own, randoms = np.array(meta["sets"][name]), [np.array(each) for each in meta["randoms"]]
-            pairs = [(np.setdiff1d(own, each), np.setdiff1d(each, own)) for each in randoms]
+            texts, randoms = np.array(meta["sets"][name]), [np.array(each) for each in meta["randoms"]]
+            pairs = [(np.setdiff1d(texts, each), np.setdiff1d(each, texts)) for each in randoms]
             fits = states_of["logistic"].fit(pairs)
             along = np.stack([states_of["logistic"].sensitivities(*fit[:2]) for fit in fits], 1)
-            np.testing.assert_allclose((along > 0).mean(0), kept["score"][row, :, column], atol=1 / 37 + 1e-6)
-            np.testing.assert_allclose(along.mean(0), kept["mean_sensitivity"][row, :, column], atol=1e-4)
+            np.testing.assert_allclose(
+                (along > 0).mean(0), logistic["score"][row, :, column], atol=1 / 37 + 1e-6
+            )
+            np.testing.assert_allclose(along.mean(0), logistic["mean_sensitivity"][row, :, column], atol=1e-4)
             for run in range(2):
                 direction = states_of["logistic"].direction(*fits[run][:2])
-                assert direction @ kept["cav_first2"][row, run, column] == pytest.approx(1, abs=1e-5)
+                assert direction @ logistic["cav_first2"][row, run, column] == pytest.approx(1, abs=1e-5)
             # Theirs are of other folds: the mean over many divisions is compared.
             draws = [states_of["logistic"].accuracy(pairs[:4], 3, np.random.default_rng(s)) for s in range(5)]
-            gaps.append(np.mean(draws) - kept["accuracy3fold_first4"][row, :, column].mean())
+            gaps.append(np.mean(draws) - logistic["accuracy3fold_first4"][row, :, column].mean())
             plain = [
                 states_of["mean_difference"].sensitivities(*fit[:2])
                 for fit in states_of["mean_difference"].fit(pairs)
             ]
             scores = (np.stack(plain, 1) > 0).mean(0)
             np.testing.assert_allclose(
-                scores, kept["mean_difference_score"][row, :, column], atol=1 / 37 + 1e-6
+                scores, logistic["mean_difference_score"][row, :, column], atol=1 / 37 + 1e-6
             )
     assert np.abs(gaps).max() < 0.1
     assert abs(np.mean(gaps)) < 0.03
 
 
 @pytest.fixture(scope="module")
-def found() -> Any:
+def tcav() -> Any:
     model, tokenizer = aw.demo_model("classifier")
     texts = [each.text for each in aw.demo_texts("train")]
     concepts = {
@@ -194,21 +196,21 @@ def found() -> Any:
     return aw.concepts.tcav(model, tokenizer, concepts, examples, "negative", **options)
 
 
-def test_the_last_layers_constant_gradient_is_said(found) -> None:
-    assert found.gradient_cosine[1] == pytest.approx(1, abs=1e-3)
-    assert found.gradient_cosine[0] < 0.95
-    assert any("layer 6" in note and "0 or 1" in note for note in found.notes)
-    assert set(np.unique(found.by_run[:, 1])) <= {0.0, 1.0}
+def test_the_last_layers_constant_gradient_is_said(tcav) -> None:
+    assert tcav.gradient_cosine[1] == pytest.approx(1, abs=1e-3)
+    assert tcav.gradient_cosine[0] < 0.95
+    assert any("layer 6" in note and "0 or 1" in note for note in tcav.notes)
+    assert set(np.unique(tcav.by_run[:, 1])) <= {0.0, 1.0}
 
 
-def test_a_direction_is_scored_like_a_concept(found) -> None:
+def test_a_direction_is_scored_like_a_concept(tcav) -> None:
     direction = np.random.default_rng(0).normal(size=384)
-    along = found.examples.gradient(4) @ direction / np.linalg.norm(direction)
-    row = found.concepts.index("given")
-    np.testing.assert_allclose(found.sensitivity[:, row, 0], along, atol=1e-6)
-    assert found.scores[row, 0] == pytest.approx((along > 0).mean())
-    assert np.isnan(found.accuracy[row]).all()
-    assert 0 < found.p[row, 0] <= 1
+    along = tcav.examples.gradient(4) @ direction / np.linalg.norm(direction)
+    row = tcav.concepts.index("given")
+    np.testing.assert_allclose(tcav.sensitivity[:, row, 0], along, atol=1e-6)
+    assert tcav.scores[row, 0] == pytest.approx((along > 0).mean())
+    assert np.isnan(tcav.accuracy[row]).all()
+    assert 0 < tcav.p[row, 0] <= 1
 
 
 def test_a_feature_of_a_sparse_autoencoder_is_a_concept() -> None:
@@ -221,38 +223,38 @@ def test_a_feature_of_a_sparse_autoencoder_is_a_concept() -> None:
         concept_sets({"feature": (sae, 8)}, ["a", "b"], [], "test")
 
 
-def test_relative_concepts_turn_round(found) -> None:
-    one, other = found.against("negation", "length"), found.against("length", "negation")
-    assert one.concepts == ("negation rather than length",)
-    np.testing.assert_allclose(one.cavs, -other.cavs, atol=1e-5)
-    np.testing.assert_allclose(one.scores, 1 - other.scores, atol=1e-9)
+def test_relative_concepts_turn_round(tcav) -> None:
+    before, turned = tcav.against("negation", "length"), tcav.against("length", "negation")
+    assert before.concepts == ("negation rather than length",)
+    np.testing.assert_allclose(before.cavs, -turned.cavs, atol=1e-5)
+    np.testing.assert_allclose(before.scores, 1 - turned.scores, atol=1e-9)
     with pytest.raises(ValueError, match="given as a direction"):
-        found.against("negation", "given")
+        tcav.against("negation", "given")
 
 
-def test_texts_are_sorted_by_the_cosine_with_the_direction(found) -> None:
-    own = found.sort("negation", 4, found.texts)
-    assert [each.cosine for each in own] == sorted((each.cosine for each in own), reverse=True)
-    negated = [" no " in each.text or " not " in each.text for each in own]
+def test_texts_are_sorted_by_the_cosine_with_the_direction(tcav) -> None:
+    ranked = tcav.sort("negation", 4, tcav.texts)
+    assert [each.cosine for each in ranked] == sorted((each.cosine for each in ranked), reverse=True)
+    negated = [" no " in each.text or " not " in each.text for each in ranked]
     assert np.mean(negated[:10]) > 2 * np.mean(negated)
-    centred = found.texts.layer(4) - found.texts.layer(4).mean(0)
-    first = centred[own[0].number]
-    assert own[0].cosine == pytest.approx(
-        first @ found.direction("negation", 4) / np.linalg.norm(first), abs=1e-6
+    centred = tcav.texts.layer(4) - tcav.texts.layer(4).mean(0)
+    first = centred[ranked[0].number]
+    assert ranked[0].cosine == pytest.approx(
+        first @ tcav.direction("negation", 4) / np.linalg.norm(first), abs=1e-6
     )
 
 
-def test_a_table_and_a_figure_show_all_of_it(found) -> None:
-    rows = found.to_rows()
+def test_a_table_and_a_figure_show_all_of_it(tcav) -> None:
+    rows = tcav.to_rows()
     assert [(row["concept"], row["layer"]) for row in rows][:3] == [
         ("negation", 4),
         ("negation", 6),
         ("length", 4),
     ]
-    assert rows[0]["score"] == found.scores[0, 0]
-    words = [text.get_text() for axes in found.figure().axes for text in axes.texts]
+    assert rows[0]["score"] == tcav.scores[0, 0]
+    words = [text.get_text() for axes in tcav.figure().axes for text in axes.texts]
     assert {"negation", "length", "random texts"} <= set(words)
-    assert found.select(["length"]).p_holm.tolist() == found.p_holm[1:2].tolist()
+    assert tcav.select(["length"]).p_holm.tolist() == tcav.p_holm[1:2].tolist()
 
 
 def test_p_values_are_corrected_for_their_number() -> None:
@@ -304,11 +306,11 @@ def test_what_makes_a_concept_doubtful_is_said() -> None:
     )
 
 
-def test_it_is_said_where_no_concept_could_be_significant(found) -> None:
-    assert found.p_holm.min() >= found.p.size / 100 > found.level  # of 99 permutations
-    assert any("take permutations=119 or more" in note for note in found.notes)
-    enough = replace(found._settings, permutations=119)
-    more = concept_scores(found._sets, found.texts, found.examples, enough)
+def test_it_is_said_where_no_concept_could_be_significant(tcav) -> None:
+    assert tcav.p_holm.min() >= tcav.p.size / 100 > tcav.level  # of 99 permutations
+    assert any("take permutations=119 or more" in note for note in tcav.notes)
+    enough = replace(tcav._settings, permutations=119)
+    more = concept_scores(tcav._sets, tcav.texts, tcav.examples, enough)
     assert not any("permutations" in note for note in more.notes)
 
 

@@ -1,9 +1,9 @@
-"""What Quantus scores where its definitions are ours: written to quantus.json, which a test reads.
+"""The scores of Quantus where its definitions are ours: written to quantus.json, which a test reads.
 
     pip install quantus==0.6.0
     python tests/evaluate/against_quantus.py
 
-Quantus perturbs arrays. So that it removes what we remove, its input is a row of ones, one for each token,
+Quantus perturbs arrays. To remove the same tokens as we do, its input is a row of ones, one for each token,
 and the module that it calls puts the mask token where it sets a zero; for its sensitivities the input is the
 embeddings themselves. Quantus is licensed under the LGPL and is called here, never copied.
 """
@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
-PLACE = Path(__file__).with_suffix(".json").with_name("quantus.json")
+SCORES = Path(__file__).with_suffix(".json").with_name("quantus.json")
 IDS = [2, 7, 30, 9, 21, 11, 12, 3]
 MASK = 4
 LABEL = 1
@@ -40,17 +40,17 @@ def classifier() -> Any:
     return model
 
 
-class Kept(torch.nn.Module):
+class Masked(torch.nn.Module):
     """Logits of the text in which tokens with a zero are masked."""
 
     def __init__(self) -> None:
         super().__init__()
         self.model = classifier()
 
-    def forward(self, kept: torch.Tensor) -> torch.Tensor:
+    def forward(self, mask: torch.Tensor) -> torch.Tensor:
         """Return logits [batch, class] of zeros and ones [batch, 1, token]."""
-        ids = torch.tensor(IDS).expand(len(kept), -1)
-        return self.model(input_ids=ids.masked_fill(kept[:, 0] == 0, MASK)).logits.float()
+        ids = torch.tensor(IDS).expand(len(mask), -1)
+        return self.model(input_ids=ids.masked_fill(mask[:, 0] == 0, MASK)).logits.float()
 
 
 class Embedded(torch.nn.Module):
@@ -84,7 +84,7 @@ def main() -> None:
     quiet = {"disable_warnings": True, "display_progressbar": False}
     ones = np.ones((1, 1, len(IDS)), dtype=np.float32)
     baseline = {"perturb_baseline": 0.0}
-    kept, label = Kept().eval(), np.array([LABEL])
+    masked, label = Masked().eval(), np.array([LABEL])
     removal = {
         "monotonicity": quantus.MonotonicityCorrelation(
             features_in_step=1, nr_samples=1, perturb_func_kwargs=baseline, **quiet
@@ -105,7 +105,7 @@ def main() -> None:
     for vector in vectors:
         given = {"x_batch": ones, "y_batch": label, "a_batch": vector[None, None].copy()}
         for name, metric in {**removal, **simple}.items():
-            score = metric(model=kept, softmax=True, channel_first=True, **given)
+            score = metric(model=masked, softmax=True, channel_first=True, **given)
             result[name].append(np.asarray(score, dtype=np.float64).reshape(-1).tolist())
 
     embedded = Embedded().eval()
@@ -137,7 +137,7 @@ def main() -> None:
         "noise": noise.tolist(),
         "scores": result,
     }
-    PLACE.write_text(json.dumps(written) + "\n", encoding="utf-8")
+    SCORES.write_text(json.dumps(written) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

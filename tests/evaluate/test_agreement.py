@@ -1,4 +1,4 @@
-"""Agreement of rankings: against every pair counted by hand, with ties and constants, and what is refused."""
+"""Agreement of rankings: against every pair counted by hand, with ties and constants, and refused input."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ VECTORS = st.integers(2, 7).flatmap(
 
 
 def mean_ranks(values):
-    """The rank of every value from 1; equal ones share the mean of the places that they take."""
+    """The rank of every value from 1; ties share the mean of their ranks."""
     return [
         np.mean([1 + sum(other < value for other in values) + i for i in range(values.count(value))])
         for value in values
@@ -117,13 +117,13 @@ def special_axis():
 
 
 def test_special_elements_can_be_left_out():
-    one = aw.results.Attributions([9, 1, 2, 8], axis=special_axis())
-    two = aw.results.Attributions([9, 2, 1, 8], axis=special_axis())
-    assert aw.evaluate.agreement([one, two]).matrix[0, 1] == pytest.approx(0.8)
-    assert aw.evaluate.agreement([one, two], special=False).matrix[0, 1] == -1
+    first = aw.results.Attributions([9, 1, 2, 8], axis=special_axis())
+    second = aw.results.Attributions([9, 2, 1, 8], axis=special_axis())
+    assert aw.evaluate.agreement([first, second]).matrix[0, 1] == pytest.approx(0.8)
+    assert aw.evaluate.agreement([first, second], special=False).matrix[0, 1] == -1
     maps = [
         aw.results.MixingMap(np.outer(np.ones(4), item.values), query=special_axis(), causal=False)
-        for item in (one, two)
+        for item in (first, second)
     ]
     assert aw.evaluate.agreement(maps, special=False).n_rows == 2
     assert aw.evaluate.agreement(maps, special=False).matrix[0, 1] == -1
@@ -146,10 +146,10 @@ def test_maps_are_compared_row_by_row_over_what_queries_can_see():
 
 
 def test_several_targets_count_as_rows():
-    one, two = attributions([[1, 2, 3], [1, 2, 3]]), attributions([[1, 2, 3], [3, 2, 1]])
-    assert aw.evaluate.agreement([one, two]).matrix[0, 1] == 0
+    equal, opposite = attributions([[1, 2, 3], [1, 2, 3]]), attributions([[1, 2, 3], [3, 2, 1]])
+    assert aw.evaluate.agreement([equal, opposite]).matrix[0, 1] == 0
     with pytest.raises(ValueError, match="2 targets"):
-        aw.evaluate.agreement([attributions([1, 2, 3]), one])
+        aw.evaluate.agreement([attributions([1, 2, 3]), equal])
 
 
 def test_what_does_not_compare_is_refused_in_words():
@@ -211,8 +211,8 @@ def test_the_matrix_is_frozen_saved_and_shown_with_its_caveat(tmp_path):
 
 def test_measures_of_one_model_agree_more_than_with_chance(minilm, sentence):
     trace = aw.trace(*minilm, sentence)
-    one = {"attention": aw.attention(trace), "rollout": aw.rollout(trace)}
-    maps = {name: result.select(layer=2) for name, result in one.items()}
+    explained = {"attention": aw.attention(trace), "rollout": aw.rollout(trace)}
+    maps = {name: result.select(layer=2) for name, result in explained.items()}
     maps = {name: result if result.heads is None else result.mean() for name, result in maps.items()}
     for measure in ("spearman", "kendall", "top_k"):
         result = aw.evaluate.agreement(maps, measure)

@@ -1,4 +1,4 @@
-"""Attacks on explanations: what holds of any, brute force, derivatives, and where none can move."""
+"""Attacks on explanations: invariants, brute force, derivatives, and methods that cannot move."""
 
 from __future__ import annotations
 
@@ -43,17 +43,17 @@ def rank_distance(first: Any, second: Any) -> float:
 def test_the_prediction_stays_the_change_is_within_the_ball_and_the_method_confirms(
     text: Any, method: str
 ) -> None:
-    found = attack(text, method, search=AttackSearch(budget=0.2, tolerance=0.1, steps=4, draws=3))
-    p, q = found.probability
+    attacked = attack(text, method, search=AttackSearch(budget=0.2, tolerance=0.1, steps=4, draws=3))
+    p, q = attacked.probability
     table = text.model.bert.embeddings.word_embeddings.weight.detach()
     lengths = table[text.input_ids].norm(dim=-1).numpy()
-    moved = np.linalg.norm(found.change, axis=-1)
+    moved = np.linalg.norm(attacked.change, axis=-1)
     assert (moved <= 0.2 * lengths * (1 + 1e-6)).all()
     assert (moved[[0, -1]] == 0).all()
-    assert len(found.to_rows()) == 7
+    assert len(attacked.to_rows()) == 7
     # Independently: the change written into the table of words, and the text traced from there.
     model = copy.deepcopy(text.model)
-    model.bert.embeddings.word_embeddings.weight.data[text.input_ids] += torch.from_numpy(found.change)
+    model.bert.embeddings.word_embeddings.weight.data[text.input_ids] += torch.from_numpy(attacked.change)
     again = aw.trace(model, text.tokenizer, input_ids=text.input_ids.tolist())
     row = again.logits.softmax(-1)
     assert int(row.argmax()) == int(text.logits.argmax())
@@ -62,12 +62,12 @@ def test_the_prediction_stays_the_change_is_within_the_ball_and_the_method_confi
     explained = aw.explain(again, method)
     if method != "input_x_gradient":
         explained = explained.select(layer=explained.layers[-1]).to_attributions("row", query="first")
-    np.testing.assert_allclose(found.after.values, explained.values, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(attacked.after.values, explained.values, rtol=1e-4, atol=1e-6)
     inner = slice(1, -1)
-    assert found.distance == pytest.approx(
-        rank_distance(found.before.values[inner], explained.values[inner]), abs=1e-6
+    assert attacked.distance == pytest.approx(
+        rank_distance(attacked.before.values[inner], explained.values[inner]), abs=1e-6
     )
-    assert found.distance >= found.chance
+    assert attacked.distance >= attacked.chance
 
 
 def test_every_change_costs_a_single_pass(text: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,7 +133,7 @@ def test_forms_are_the_methods_and_their_derivatives_are_finite_differences(
 
 def test_one_word_is_the_best_of_all_and_chance_the_median(text: Any) -> None:
     offered = ["the", "cat", "york"]
-    found = attack(text, "saliency", words=offered, search=AttackSearch(most=10_000, tolerance=0.2))
+    attacked = attack(text, "saliency", words=offered, search=AttackSearch(most=10_000, tolerance=0.2))
     old = text.text.split(" ")
     distances = []
     for number in range(len(old)):
@@ -150,11 +150,11 @@ def test_one_word_is_the_best_of_all_and_chance_the_median(text: Any) -> None:
             rest = [1 + other for other in range(len(old)) if other != number]
             values = (aw.saliency(item).values[rest] for item in (text, changed))
             distances.append(rank_distance(*values))
-    assert found.distance == pytest.approx(max(distances), abs=1e-6)
-    assert found.chance == pytest.approx(sorted(distances)[(len(distances) - 1) // 2], abs=1e-6)
-    assert found.by == "words"
-    assert sum(a != b for a, b in zip(found.text.split(" "), old, strict=True)) == 1
-    assert f"{found.distance:.2f}" in found.describe()
+    assert attacked.distance == pytest.approx(max(distances), abs=1e-6)
+    assert attacked.chance == pytest.approx(sorted(distances)[(len(distances) - 1) // 2], abs=1e-6)
+    assert attacked.by == "words"
+    assert sum(a != b for a, b in zip(attacked.text.split(" "), old, strict=True)) == 1
+    assert f"{attacked.distance:.2f}" in attacked.describe()
 
 
 def test_the_next_token_is_a_prediction_to_keep_and_stays_where_it_is_read() -> None:
@@ -164,9 +164,9 @@ def test_the_next_token_is_a_prediction_to_keep_and_stays_where_it_is_read() -> 
     sizes = {"vocab_size": len(tokenizer), "n_embd": 12, "n_layer": 2, "n_head": 3, "n_positions": 64}
     model = tiny.build(lambda: hf.GPT2LMHeadModel(hf.GPT2Config(**sizes)))
     trace = aw.trace(model, tokenizer, "the cat the a the cat the the")
-    found = attack(trace, "input_x_gradient", words=["the", "cat", "a"], search=AttackSearch(tolerance=1))
-    assert len(found.traces[1].tokens) == len(trace.tokens)
-    assert int(found.traces[1].logits[-1].argmax()) == int(trace.logits[-1].argmax())
+    attacked = attack(trace, "input_x_gradient", words=["the", "cat", "a"], search=AttackSearch(tolerance=1))
+    assert len(attacked.traces[1].tokens) == len(trace.tokens)
+    assert int(attacked.traces[1].logits[-1].argmax()) == int(trace.logits[-1].argmax())
     inside = attack(trace, "rollout", search=AttackSearch(steps=2, draws=1))
     assert inside.probability[0] == pytest.approx(float(trace.logits[-1].softmax(-1).max()), abs=1e-6)
 
@@ -182,11 +182,11 @@ def test_every_method_is_attacked_or_refused_by_name(text: Any, name: str) -> No
         with pytest.raises(ValueError, match=name):
             attack(text, name, search=search)
         return
-    found = attack(text, name, search=search)
-    assert found.method == name
-    assert found.direction in ({name} if name in FORMS else STAND_INS.values())
-    assert found.before.values.shape == found.after.values.shape
-    assert np.isfinite(found.after.values).all()
+    attacked = attack(text, name, search=search)
+    assert attacked.method == name
+    assert attacked.direction in ({name} if name in FORMS else STAND_INS.values())
+    assert attacked.before.values.shape == attacked.after.values.shape
+    assert np.isfinite(attacked.after.values).all()
 
 
 @pytest.mark.parametrize(
@@ -199,8 +199,8 @@ def test_every_method_is_attacked_or_refused_by_name(text: Any, name: str) -> No
 )
 def test_baselines_stay_as_they_are_while_the_text_is_changed(text: Any, options: Any) -> None:
     spec = ("integrated_gradients", options)
-    found = attack(text, spec, search=AttackSearch(steps=1, draws=1, tolerance=1))
-    assert found.direction == "integrated_gradients"
+    attacked = attack(text, spec, search=AttackSearch(steps=1, draws=1, tolerance=1))
+    assert attacked.direction == "integrated_gradients"
     # Independently: the change added to the text's embeddings, and baselines read from the table as it was.
     table = text.model.bert.embeddings.word_embeddings
     ids, plain = torch.as_tensor(text.input_ids), table.forward
@@ -208,7 +208,7 @@ def test_baselines_stay_as_they_are_while_the_text_is_changed(text: Any, options
     def changed(given: torch.Tensor) -> torch.Tensor:
         embeddings = plain(given)
         is_text = given.shape[-1] == len(ids) and torch.equal(given, ids.expand_as(given))
-        return embeddings + torch.from_numpy(found.change) if is_text else embeddings
+        return embeddings + torch.from_numpy(attacked.change) if is_text else embeddings
 
     table.forward = changed
     try:
@@ -216,7 +216,7 @@ def test_baselines_stay_as_they_are_while_the_text_is_changed(text: Any, options
         expected = aw.integrated_gradients(again, **options).values
     finally:
         del table.forward
-    np.testing.assert_allclose(found.after.values, expected, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(attacked.after.values, expected, rtol=1e-6, atol=1e-9)
 
 
 def test_near_words_are_the_nearest_by_cosine() -> None:
@@ -254,22 +254,22 @@ def test_where_gradients_do_not_depend_on_the_input_zero_is_a_theorem() -> None:
 )
 def test_gradients_at_other_points_than_those_that_are_compared_have_no_bound(spec: Any) -> None:
     trace = aw.trace(*aw.zoo.additive(), "habgecdf")
-    found = attack(trace, spec, search=AttackSearch(steps=3, draws=3))
-    assert found.bound is None
-    assert "theorem" not in found.describe()
+    attacked = attack(trace, spec, search=AttackSearch(steps=3, draws=3))
+    assert attacked.bound is None
+    assert "theorem" not in attacked.describe()
 
 
 def test_a_zero_without_a_bound_is_no_proof() -> None:
     trace = aw.trace(*aw.zoo.additive(), "habgecdf")
-    found = attack(trace, "rollout", search=AttackSearch(steps=1, draws=1))
-    assert (found.distance, found.bound) == (0, None)
-    assert "does not prove that none can" in found.describe()
+    attacked = attack(trace, "rollout", search=AttackSearch(steps=1, draws=1))
+    assert (attacked.distance, attacked.bound) == (0, None)
+    assert "does not prove that none can" in attacked.describe()
 
 
 def test_a_model_that_is_not_linear_has_no_bound(text: Any) -> None:
-    found = attack(text, "saliency", search=AttackSearch(steps=2, draws=1))
-    assert found.bound is None
-    assert "theorem" not in found.describe()
+    attacked = attack(text, "saliency", search=AttackSearch(steps=2, draws=1))
+    assert attacked.bound is None
+    assert "theorem" not in attacked.describe()
 
 
 def test_no_shift_within_its_limits_exceeds_the_largest_distance() -> None:
@@ -289,9 +289,10 @@ def test_a_scorecard_holds_the_attacks(text: Any) -> None:
         {"a": "saliency", "b": ("input_x_gradient", {"reduce": "l1"})},
         search=AttackSearch(steps=2, draws=2),
     )
-    one = attack(text, "saliency", search=AttackSearch(steps=2, draws=2))
+    attacked = attack(text, "saliency", search=AttackSearch(steps=2, draws=2))
     np.testing.assert_allclose(
-        card.of("a")[:, :, 0], [[one.distance, one.chance, one.top_changed, one.chance_top_changed]] * 2
+        card.of("a")[:, :, 0],
+        [[attacked.distance, attacked.chance, attacked.top_changed, attacked.chance_top_changed]] * 2,
     )
     assert card.methods == ("a", "b")
     assert type(card.view()).__name__ == "ScorecardView"
@@ -299,13 +300,13 @@ def test_a_scorecard_holds_the_attacks(text: Any) -> None:
 
 def test_a_view_shows_both_texts_both_maps_and_both_predictions(text: Any) -> None:
     by_embeddings = attack(text, "saliency", search=AttackSearch(steps=1, draws=1))
-    # A function has no name by which a view could compute it again: it shows what was measured.
+    # A function has no name by which a view could compute it again: it shows the measured values.
     by_words = attack(text, aw.rollout, words=["cat"], search=AttackSearch(tolerance=1))
-    for found in (by_embeddings, by_words):
-        view = found.view()
-        p, q = (f"{probability:.0%}" for probability in found.probability)
-        assert view.names == (f"before: {found.label} {p}", f"after: {found.label} {q}")
-        for name, shown in zip(view.names, (found.before, found.after), strict=True):
+    for attacked in (by_embeddings, by_words):
+        view = attacked.view()
+        p, q = (f"{probability:.0%}" for probability in attacked.probability)
+        assert view.names == (f"before: {attacked.label} {p}", f"after: {attacked.label} {q}")
+        for name, shown in zip(view.names, (attacked.before, attacked.after), strict=True):
             values = [view.value(name, element) for element in range(len(shown.values))]
             np.testing.assert_allclose(values, shown.values, rtol=1e-6)
     old, new = (trace.text.split() for trace in by_words.traces)
@@ -315,15 +316,15 @@ def test_a_view_shows_both_texts_both_maps_and_both_predictions(text: Any) -> No
 
 
 def test_a_method_with_options_has_the_direction_of_its_own_gradient(text: Any) -> None:
-    found = attack(text, ("integrated_gradients", {"steps": 3}), search=AttackSearch(steps=1, draws=1))
-    assert found.direction == "integrated_gradients"
-    assert "has none here" not in found.describe()
+    attacked = attack(text, ("integrated_gradients", {"steps": 3}), search=AttackSearch(steps=1, draws=1))
+    assert attacked.direction == "integrated_gradients"
+    assert "has none here" not in attacked.describe()
 
 
 def test_without_a_valid_change_the_result_says_so(text: Any) -> None:
-    found = attack(text, "saliency", search=AttackSearch(budget=2, tolerance=0, steps=1, draws=1))
-    assert (found.best, found.distance, found.chance) == (None, 0, 0)
-    assert "nothing is known of saliency" in repr(found)
+    attacked = attack(text, "saliency", search=AttackSearch(budget=2, tolerance=0, steps=1, draws=1))
+    assert (attacked.best, attacked.distance, attacked.chance) == (None, 0, 0)
+    assert "nothing is known of saliency" in repr(attacked)
     assert np.isnan(
         attacks(text, "saliency", search=AttackSearch(budget=2, tolerance=0, steps=1, draws=1)).of("saliency")
     ).all()

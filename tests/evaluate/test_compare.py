@@ -1,4 +1,4 @@
-"""Comparisons over a data set: the scores of each text by itself, shared, kept, resumed."""
+"""Comparisons over a data set: the scores of each text by itself, shared, stored, resumed."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ def methods() -> dict[str, Any]:
 
 
 def lengths(trace: Any) -> Attributions:
-    """A method of a reader's own: the lengths of tokens."""
+    """A user's method: the lengths of tokens."""
     return Attributions([len(token) / 7 for token in trace.tokens], axis=trace.axes()[0], stack="self")
 
 
-def same(one: np.ndarray, other: np.ndarray) -> None:
-    np.testing.assert_allclose(one, other, atol=1e-9, equal_nan=True)
+def same(actual: np.ndarray, expected: np.ndarray) -> None:
+    np.testing.assert_allclose(actual, expected, atol=1e-9, equal_nan=True)
 
 
 @pytest.mark.slow
@@ -95,7 +95,7 @@ def test_sums_counts_and_noise_are_compared_as_well(classifier: Any) -> None:
     }
     same(result["effective_complexity"].of("saliency"), alone["effective_complexity"].of("saliency"))
     same(result["effective_complexity"].of("oracle"), alone["effective_complexity"].of("oracle"))
-    # Its sets are drawn by a seed of the text's own; on one text the oracle leaves less than any method.
+    # Its sets are drawn by a seed for each text; on one text the oracle leaves less than any method.
     ours, theirs = result["infidelity"], alone["infidelity"]
     assert (ours.of("oracle") <= ours.of("saliency") + 1e-12).all()
     assert ours.mean[0, 0, 0] == pytest.approx(theirs.mean[0, 0, 0], rel=0.5)
@@ -204,7 +204,7 @@ def test_scores_are_kept_by_content_and_a_run_goes_on_where_it_stopped(
     with pytest.raises(KeyboardInterrupt):
         run()
     whole = run()
-    assert counted.calls() == [*TEXTS[:3], *TEXTS[2:]], "what was done is not done again"
+    assert counted.calls() == [*TEXTS[:3], *TEXTS[2:]], "finished texts are not scored again"
     assert whole.reused == 2
     again = run(texts=TEXTS[::-1])
     assert len(counted.calls()) == 5

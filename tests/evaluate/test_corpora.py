@@ -66,10 +66,10 @@ def scores(model: Any, texts: Any = TEXTS, methods: Any = "saliency", **options:
     return compare(methods, METRICS, texts, model, tokenizer, removal=removal, **options)
 
 
-def equal(one: Any, other: Any) -> bool:
+def equal(first: Any, second: Any) -> bool:
     return all(
-        np.array_equal(one[family].samples, other[family].samples, equal_nan=True) for family in one
-    ) and set(one) == set(other)
+        np.array_equal(first[family].samples, second[family].samples, equal_nan=True) for family in first
+    ) and set(first) == set(second)
 
 
 @contextmanager
@@ -104,13 +104,13 @@ def dying(trace: Any, flag: Path) -> Attributions:
 
 
 def test_a_model_retrained_in_its_folder_is_another_model(tmp_path: Path) -> None:
-    place = saved(tmp_path / "model")
-    first = scores(str(place), SOME, cache=tmp_path / "scores")
-    assert scores(str(place), SOME, cache=tmp_path / "scores").reused == 20
-    saved(place, seed=7)
-    second = scores(str(place), SOME, cache=tmp_path / "scores")
+    folder = saved(tmp_path / "model")
+    first = scores(str(folder), SOME, cache=tmp_path / "scores")
+    assert scores(str(folder), SOME, cache=tmp_path / "scores").reused == 20
+    saved(folder, seed=7)
+    second = scores(str(folder), SOME, cache=tmp_path / "scores")
     assert second.reused == 0
-    assert equal(second, scores(str(place), SOME))
+    assert equal(second, scores(str(folder), SOME))
     assert not equal(second, first)
 
 
@@ -140,7 +140,7 @@ def test_a_folder_that_was_moved_holds_the_same_model_and_tokenizer(folder: Path
 def test_a_tokenizer_with_another_word_is_another_one(folder: Path, tmp_path: Path) -> None:
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     scores(str(folder), SOME, tokenizer=tokenizer, cache=tmp_path)
-    tokenizer.add_tokens(["unbelievable"])  # in the place of its pieces
+    tokenizer.add_tokens(["unbelievable"])  # replaces its pieces
     result = scores(str(folder), SOME, tokenizer=tokenizer, cache=tmp_path)
     assert result.reused == 0
     assert equal(result, scores(str(folder), SOME, tokenizer=tokenizer))
@@ -154,10 +154,10 @@ def test_a_method_is_known_by_all_it_depends_on(folder: Path, tmp_path: Path) ->
     def run(by: Any) -> Any:
         return scores(str(folder), TEXTS[:4], {"scaled": partial(scaled, by=by)}, cache=tmp_path)
 
-    one = run(np.float64(1.0))
+    single = run(np.float64(1.0))
     other = run(np.float64(-1.0))
-    assert (one.reused, other.reused, run(np.float64(1.0)).reused) == (0, 0, 4)
-    assert not equal(one, other)
+    assert (single.reused, other.reused, run(np.float64(1.0)).reused) == (0, 0, 4)
+    assert not equal(single, other)
 
 
 def test_another_method_or_text_costs_only_itself(folder: Path, tmp_path: Path) -> None:
@@ -205,7 +205,7 @@ def test_a_stream_is_read_as_it_is_needed_and_not_kept(folder: Path, tmp_path: P
 
 
 def score_nothing(group: Group[str]) -> Scores:
-    """What a model would score, without one."""
+    """Made-up scores, without a model."""
     values = np.array([[[[len(item) / 7]]] * 3 for item in group.items])
     return Scores(group.keys, group.methods, {"own": values}, ((),) * len(group.items), {"unit": "token"})
 
@@ -244,8 +244,8 @@ def test_parts_that_were_scored_apart_merge(folder: Path, tmp_path: Path) -> Non
         part["removal"].save(tmp_path / f"{at}")
     saved_parts = [aw.load(tmp_path / f"{at}") for at in range(3)]
     assert np.array_equal(aw.evaluate.merged(saved_parts).samples, whole["removal"].samples)
-    place = saved(tmp_path / "model", seed=7)
-    for other in (scores(str(folder), TEXTS[:2], seed=1), scores(str(place), TEXTS[:2])):
+    second = saved(tmp_path / "model", seed=7)
+    for other in (scores(str(folder), TEXTS[:2], seed=1), scores(str(second), TEXTS[:2])):
         with pytest.raises(ValueError, match=r"cards\[1\] has another model or other options"):
             aw.evaluate.Comparison.merge([parts[0], other])
     with pytest.raises(ValueError, match=r"cards\[1\] has methods"):
@@ -270,8 +270,8 @@ def test_a_killed_process_costs_nothing_but_time(folder: Path, tmp_path: Path) -
 
 @pytest.fixture(scope="module")
 def pool(warm_workers: None) -> Iterator[Any]:
-    with loky.ProcessPoolExecutor(2, env={"OMP_NUM_THREADS": "1"}) as own:
-        yield own
+    with loky.ProcessPoolExecutor(2, env={"OMP_NUM_THREADS": "1"}) as workers:
+        yield workers
 
 
 def test_an_object_travels_to_processes_as_well(folder: Path, pool: Any) -> None:
@@ -294,15 +294,15 @@ def test_what_does_not_leave_this_process_is_said(folder: Path) -> None:
 
 
 def test_a_worker_with_other_weights_is_refused(tmp_path: Path, pool: Any) -> None:
-    place = saved(tmp_path / "model", seed=3)
+    folder = saved(tmp_path / "model", seed=3)
 
     def texts() -> Iterator[str]:
         yield from TEXTS[:8]
-        saved(place, seed=7)  # after this process has read it, and before the workers do
+        saved(folder, seed=7)  # after this process has read it, and before the workers do
         yield from TEXTS[8:]
 
     with within(120), pytest.raises(ValueError, match=r"model '.*' is not the same in a worker"):
-        scores(str(place), texts(), jobs=pool)
+        scores(str(folder), texts(), jobs=pool)
 
 
 CUES = [{"words": text.split(), "target": 3, "cues": [1]} for text in TEXTS[:20]]
@@ -353,7 +353,7 @@ def dask_executor(**options: Any) -> Iterator[Any]:
 
 
 def slow_first(trace: Any) -> Attributions:
-    """Makes later shards finish before earlier ones."""
+    """Makes later shards finish before earlier shards."""
     if trace.text in TEXTS[:16]:
         time.sleep(0.2)
     return lengths(trace)

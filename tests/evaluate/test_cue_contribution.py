@@ -54,7 +54,7 @@ def test_the_scores_are_those_counted_by_hand(bert):
     card = cue_contribution(*bert, [SAT, SPLIT], methods={"given": given(ROW)}, layers=[0, 1])
     # First example: the cat, token 2. Second: "the" and the first piece of "unbelievable", tokens 1 and 3.
     np.testing.assert_allclose(scores(card), [(0.3 + 0.1 + 0.2) / 2] * 2)
-    # The cat leads; in the second, un is second and "the" shares places 4 to 6 with "." and [SEP].
+    # The cat leads; in the second, un is second and "the" shares ranks 4 to 6 with "." and [SEP].
     shared = np.mean([2 / 4, 2 / 5, 2 / 6])
     np.testing.assert_allclose(scores(card, "average_precision"), [(1 + (1 / 2 + shared) / 2) / 2] * 2)
     assert card.x == (0, 1)
@@ -99,8 +99,8 @@ def test_several_rankings_give_a_metric_each(bert):
     both = cue_contribution(*bert, [SAT, SPLIT], methods=methods, ranked=["all", "others"])
     assert both.metrics == ("dot_product", "average_precision (all)", "average_precision (others)")
     for index, ranked in enumerate(("all", "others"), 1):
-        one = cue_contribution(*bert, [SAT, SPLIT], methods=methods, ranked=ranked)
-        np.testing.assert_array_equal(both.samples[:, index], one.samples[:, 1])
+        single = cue_contribution(*bert, [SAT, SPLIT], methods=methods, ranked=ranked)
+        np.testing.assert_array_equal(both.samples[:, index], single.samples[:, 1])
 
 
 def test_rows_of_lengths_are_made_shares(bert):
@@ -153,7 +153,7 @@ def test_a_causal_model_counts_what_it_can_see(gpt):
     target, cues = tokens[2], [span[0] for span in tokens[:2]]
     row = aw.attention(trace).values.mean(1)[:, list(target)]
     np.testing.assert_allclose(scores(card), row[..., cues].sum(-1).mean(-1), rtol=1e-5)
-    assert scores(card, method=1)[0] == pytest.approx(np.mean([2 / (place + 1) for place in target]))
+    assert scores(card, method=1)[0] == pytest.approx(np.mean([2 / (rank + 1) for rank in target]))
 
 
 def test_the_row_before_is_the_one_that_predicts(gpt):
@@ -178,8 +178,8 @@ def test_cues_that_follow_the_target_are_refused_in_a_causal_model(gpt):
     with pytest.raises(ValueError, match=r"examples\[1\]: every cue follows the target.*1 of 2"):
         cue_contribution(*gpt, [before, after], methods="attention")
     both = cue_contribution(*gpt, [before | {"target": 1, "cues": [0, 2]}], methods="attention")
-    one = cue_contribution(*gpt, [before | {"target": 1, "cues": [0]}], methods="attention")
-    np.testing.assert_array_equal(both.samples, one.samples)
+    single = cue_contribution(*gpt, [before | {"target": 1, "cues": [0]}], methods="attention")
+    np.testing.assert_array_equal(both.samples, single.samples)
 
 
 def test_examples_come_in_several_forms(bert):
@@ -303,11 +303,11 @@ def test_minilm_on_blimp_is_what_its_eager_attention_says(minilm, shared):
         words = [*row["words"]]
         words[row["target_index"]] = tokenizer.mask_token
         encoded = tokenizer(words, is_split_into_words=True, return_tensors="pt")
-        places = encoded.word_ids()
+        word_ids = encoded.word_ids()
         with torch.no_grad():
             maps = torch.stack(eager(**encoded, output_attentions=True).attentions)[:, 0].mean(1)
-        target = places.index(row["target_index"])
-        expected = sum(maps[:, target, places.index(cue)] for cue in row["cue_indices"])
+        target = word_ids.index(row["target_index"])
+        expected = sum(maps[:, target, word_ids.index(cue)] for cue in row["cue_indices"])
         np.testing.assert_allclose(sample[0, 0], expected, atol=2e-6)
 
 

@@ -1,4 +1,4 @@
-"""Removal and what is scored by it: by hand, against recorded scores, and where it must fail."""
+"""Removal and its scores: by hand, against recorded scores, and where they must fail."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def additive(weights: list[float]) -> Any:
     layer = inner.encoder.layer[0].attention
     layer.self.value.weight.data.copy_(torch.eye(8))
     layer.output.dense.weight.data.copy_(torch.eye(8))
-    # The first token has no embedding of its own, so that its state is the mean over the text.
+    # The first token is not embedded: its state is the mean over the text.
     inner.pooler.dense.weight.data.copy_(0.01 * torch.eye(8))
     model.classifier.weight.data[1, 0] = 300.0
     return aw.trace(model, None, input_ids=[5, *range(10, 10 + len(weights))])
@@ -138,11 +138,11 @@ def test_words_are_removed_as_a_whole_and_magnitude_ranks_by_size(classified: An
     by_size = replace(removal, by="magnitude")
     result = faithfulness(classified, word, 0, metrics="deletion", removal=by_size)
     assert result.unit == "word"
-    kept = run(classified, [ids[0], *ids[4:]])
-    assert result.samples[0, 0, 0, 0] == pytest.approx(float(kept[0]), abs=1e-9)
+    outputs = run(classified, [ids[0], *ids[4:]])
+    assert result.samples[0, 0, 0, 0] == pytest.approx(float(outputs[0]), abs=1e-9)
     result = faithfulness(classified, word, 0, metrics="deletion", removal=removal)
-    kept = run(classified, [*ids[:4], ids[5]])
-    assert result.samples[0, 0, 0, 0] == pytest.approx(float(kept[0]), abs=1e-9)
+    outputs = run(classified, [*ids[:4], ids[5]])
+    assert result.samples[0, 0, 0, 0] == pytest.approx(float(outputs[0]), abs=1e-9)
 
 
 def test_a_decoder_goes_on_from_the_last_token_that_is_left(decoder: Any) -> None:
@@ -174,13 +174,13 @@ def test_rounding_is_what_it_says(classified: Any, rounding: Any, k: int) -> Non
 def test_batches_do_not_change_a_number(classified: Any) -> None:
     values = given(classified, [0, 4, 3, 2, 1, 0])
     for operator in OPERATORS:
-        one, many = (
+        single, many = (
             faithfulness(
                 classified, values, removal=aw.evaluate.Removal(operator, batch_size=size), metrics=EVERY
             )
             for size in (1, 64)
         )
-        np.testing.assert_allclose(one.samples, many.samples, atol=1e-12)
+        np.testing.assert_allclose(single.samples, many.samples, atol=1e-12)
 
 
 def test_on_an_additive_model_the_oracle_is_never_beaten_and_chance_lies_between() -> None:
@@ -215,9 +215,9 @@ def test_on_an_additive_model_the_oracle_is_never_beaten_and_chance_lies_between
 def test_chance_never_wins_beyond_its_interval() -> None:
     rng = np.random.default_rng(0)
     weights = rng.normal(size=(12, 5))
-    traces = [additive(list(own)) for own in weights]
+    traces = [additive(list(row)) for row in weights]
     chosen = {
-        "weights": [given(trace, [-9.0, *own]) for trace, own in zip(traces, weights, strict=True)],
+        "weights": [given(trace, [-9.0, *row]) for trace, row in zip(traces, weights, strict=True)],
         "drawn": [given(trace, [-9.0, *rng.permutation(5)]) for trace in traces],
     }
     card = faithfulness(traces, chosen, 1, removal=aw.evaluate.Removal("zero", thresholds=(0.2, 0.4, 0.6)))
@@ -292,8 +292,8 @@ def test_characterization_of_a_data_set_has_an_interval() -> None:
     low, high = result.interval
     assert low[0, 0, 0] < result.mean[0, 0, 0] < high[0, 0, 0]
     assert 0.1 < high[0, 0, 0] - low[0, 0, 0] < 0.4
-    kept = result.select(method="a").interval[0]
-    assert kept[0, 0, 0] == low[0, 0, 0]
+    interval = result.select(method="a").interval[0]
+    assert interval[0, 0, 0] == low[0, 0, 0]
     with pytest.raises(ValueError, match="must have 'fidelity_plus'"):
         characterization(card.select(metric="fidelity_minus"))
 
@@ -456,7 +456,7 @@ def test_several_texts_show_their_progress_as_one(classified: Any) -> None:
         faithfulness(
             classified, values, 1, removal=aw.evaluate.Removal("mask", thresholds=(0.5,), batch_size=1)
         )
-    assert {what for *_, what in seen} == {"removing"}
+    assert {phase for *_, phase in seen} == {"removing"}
 
 
 def test_help_describes_every_shared_option() -> None:

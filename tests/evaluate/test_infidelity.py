@@ -1,4 +1,4 @@
-"""Whether values add up to what is lost: captum's number, additive models, and where it is undefined."""
+"""Whether values add up to the lost output: captum's number, additive models, and where it is undefined."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def additive() -> Any:
     table[10:15] = torch.tensor(WEIGHTS, dtype=torch.float64)
 
     def summed(_: Any, __: Any, kwargs: Any, output: Any) -> Any:
-        kept = kwargs.get("attention_mask", torch.ones_like(kwargs["input_ids"]))
-        output.logits = torch.zeros(len(kept), 3, dtype=torch.float64)
-        output.logits[:, 1] = (table[kwargs["input_ids"]] * kept).sum(-1)
+        mask = kwargs.get("attention_mask", torch.ones_like(kwargs["input_ids"]))
+        output.logits = torch.zeros(len(mask), 3, dtype=torch.float64)
+        output.logits[:, 1] = (table[kwargs["input_ids"]] * mask).sum(-1)
         return output
 
     model.register_forward_hook(summed, with_kwargs=True)

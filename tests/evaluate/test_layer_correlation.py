@@ -57,9 +57,11 @@ def test_the_reference_is_the_jacobian_and_rho_is_scipys(bert: Any) -> None:
 
 
 def test_rows_are_those_of_hidden_token_attribution(bert: Any) -> None:
-    known = aw.hidden_token_attribution(bert, times_input=True, normalize=False)
+    attributed = aw.hidden_token_attribution(bert, times_input=True, normalize=False)
     for layer in range(2):
-        np.testing.assert_allclose(derivatives(bert, [2, 5])[layer], known.layer(layer)[[2, 5]], rtol=1e-5)
+        np.testing.assert_allclose(
+            derivatives(bert, [2, 5])[layer], attributed.layer(layer)[[2, 5]], rtol=1e-5
+        )
     given = layer_correlation(
         bert, "globenc", row=3, reference=("hidden_token_attribution", {"times_input": True})
     )

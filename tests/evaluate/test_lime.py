@@ -1,4 +1,4 @@
-"""LIME: against least squares over all subsets, captum and scikit-learn, and where the answer is known."""
+"""LIME: against least squares over all subsets, captum and scikit-learn, and models with a closed form."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ def classified() -> Any:
     return aw.trace(random_classifier().double(), tiny.wordpiece(), "unbelievable cat news")
 
 
-def logit(trace: Any, kept: np.ndarray) -> float:
-    """Return logit 1 with the tokens of words that are not kept masked."""
+def logit(trace: Any, variant: np.ndarray) -> float:
+    """Return logit 1 with the tokens of words that the variant leaves out masked."""
     ids = trace.inputs["input_ids"].clone()
     spans = [
         span
         for span, special in zip(trace.units["word"].spans, trace.units["word"].special, strict=True)
         if not special
     ]
-    for span, stays in zip(spans, kept, strict=True):
+    for span, stays in zip(spans, variant, strict=True):
         if not stays:
             ids[0, list(span)] = MASK
     with torch.no_grad():
@@ -41,30 +41,30 @@ def logit(trace: Any, kept: np.ndarray) -> float:
 def every_subset(trace: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return all subsets, the answers, and how much each counts as often as it would be drawn."""
     n = sum(not special for special in trace.units["word"].special)
-    kept = np.array([[bit >> index & 1 for index in range(n)] for bit in range(2**n)], dtype=bool)
-    answers = np.array([logit(trace, row) for row in kept])
+    subsets = np.array([[bit >> index & 1 for index in range(n)] for bit in range(2**n)], dtype=bool)
+    answers = np.array([logit(trace, row) for row in subsets])
     counts = []
-    for row in kept:
+    for row in subsets:
         gone = n - int(row.sum())
         drawn = (
-            1.0 if gone == 0 else 499 / n * 1 / len([other for other in kept if (n - other.sum()) == gone])
+            1.0 if gone == 0 else 499 / n * 1 / len([other for other in subsets if (n - other.sum()) == gone])
         )
         distance = 1 - row.sum() / (np.sqrt(n) * np.sqrt(max(row.sum(), 1)))
         counts.append(drawn * np.sqrt(np.exp(-((100 * distance) ** 2) / 25**2)))  # as the authors write it
-    return kept, answers, np.array(counts)
+    return subsets, answers, np.array(counts)
 
 
 def test_all_subsets_of_a_short_text_are_least_squares(classified: Any) -> None:
-    kept, answers, counts = every_subset(classified)
+    subsets, answers, counts = every_subset(classified)
     result = aw.lime(classified, 1, operator="mask", ridge=0)
     root = np.sqrt(counts)[:, None]
-    design = np.column_stack([np.ones(len(kept)), kept])
+    design = np.column_stack([np.ones(len(subsets)), subsets])
     by_hand = np.linalg.lstsq(root * design, root[:, 0] * answers, rcond=None)[0]
     words = [label not in ("[CLS]", "[SEP]") for label in result.labels]
     np.testing.assert_allclose(result.values[words], by_hand[1:], atol=1e-6)
     assert not result.values[np.logical_not(words)].any(), "special tokens are never removed"
     assert result.provenance["intercept"] == pytest.approx(by_hand[0], abs=1e-9)
-    assert result.provenance["variants"] == len(kept)
+    assert result.provenance["variants"] == len(subsets)
     mean = np.average(answers, weights=counts)
     error = np.average((answers - design @ by_hand) ** 2, weights=counts)
     spread = np.average((answers - mean) ** 2, weights=counts)
@@ -73,21 +73,21 @@ def test_all_subsets_of_a_short_text_are_least_squares(classified: Any) -> None:
 
 def test_the_penalty_is_scikit_learns(classified: Any) -> None:
     linear = pytest.importorskip("sklearn.linear_model", reason="scikit-learn is an extra")
-    kept, answers, counts = every_subset(classified)
+    subsets, answers, counts = every_subset(classified)
     for ridge in (0.3, 1.0, 10.0):
-        theirs = linear.Ridge(alpha=ridge).fit(kept, answers, sample_weight=counts)
-        ours = fitted(kept, answers, counts, ridge)
+        theirs = linear.Ridge(alpha=ridge).fit(subsets, answers, sample_weight=counts)
+        ours = fitted(subsets, answers, counts, ridge)
         np.testing.assert_allclose(ours.weights, theirs.coef_, atol=1e-9)
         assert ours.intercept == pytest.approx(theirs.intercept_)
-        assert ours.fidelity == pytest.approx(theirs.score(kept, answers, sample_weight=counts))
+        assert ours.fidelity == pytest.approx(theirs.score(subsets, answers, sample_weight=counts))
 
 
 def test_captum_fits_the_same_to_the_same_variants(classified: Any) -> None:
     attr = pytest.importorskip("captum.attr", reason="captum is an extra: pip install attnwidgets[captum]")
     model = pytest.importorskip("captum._utils.models.linear_model")
     pytest.importorskip("sklearn")
-    kept, _, counts = every_subset(classified)
-    rows, weights = iter(torch.from_numpy(kept)), iter(counts)
+    subsets, _, counts = every_subset(classified)
+    rows, weights = iter(torch.from_numpy(subsets)), iter(counts)
     their = attr.LimeBase(
         lambda row: torch.tensor([logit(classified, row[0].bool().numpy())]),
         model.SkLearnRidge(alpha=1.0),
@@ -97,7 +97,7 @@ def test_captum_fits_the_same_to_the_same_variants(classified: Any) -> None:
         from_interp_rep_transform=lambda row, _original, **_options: row,
         to_interp_rep_transform=None,
     )
-    theirs = their.attribute(torch.ones(1, kept.shape[1]), n_samples=len(kept))[0]
+    theirs = their.attribute(torch.ones(1, subsets.shape[1]), n_samples=len(subsets))[0]
     result = aw.lime(classified, 1, operator="mask")
     np.testing.assert_allclose(result.values[1:-1], theirs.numpy(), atol=1e-4)
 
@@ -119,16 +119,16 @@ def test_a_model_that_adds_up_is_explained_whole() -> None:
     model, tokenizer = aw.zoo.additive()
     trace = aw.trace(model, tokenizer, "abcdbca")
     result = aw.lime(trace, "positive", operator="mean", ridge=0, samples=100, unit="token")
-    known = [0.0, *(model.truth.weights[letter] for letter in "abcdbca")]
-    np.testing.assert_allclose(result.values, known, atol=1e-4)
+    expected = [0.0, *(model.truth.weights[letter] for letter in "abcdbca")]
+    np.testing.assert_allclose(result.values, expected, atol=1e-4)
     assert result.provenance["fidelity"] == pytest.approx(1, abs=1e-6)
     assert not result.warning
 
 
 def test_what_interacts_is_said() -> None:
-    kept = variants(2, 4, 0)[0]
-    exclusive = (kept[:, 0] ^ kept[:, 1]).astype(float)
-    fit = fitted(kept, exclusive, np.ones(4), 0)
+    subsets = variants(2, 4, 0)[0]
+    exclusive = (subsets[:, 0] ^ subsets[:, 1]).astype(float)
+    fit = fitted(subsets, exclusive, np.ones(4), 0)
     np.testing.assert_allclose(fit.weights, 0, atol=1e-12)
     assert fit.fidelity == pytest.approx(0)
 

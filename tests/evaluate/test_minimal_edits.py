@@ -33,8 +33,8 @@ def judge() -> tuple[Any, Any]:
 
 
 def cases(shared: Path) -> tuple[list[str], list[Any]]:
-    known = json.loads((shared / "reference" / "concepts" / "one_word_edits.json").read_text("utf-8"))
-    return known["candidates"], known["texts"]
+    reference = json.loads((shared / "reference" / "concepts" / "one_word_edits.json").read_text("utf-8"))
+    return reference["candidates"], reference["texts"]
 
 
 @pytest.mark.slow
@@ -58,7 +58,7 @@ def test_as_many_edits_flip_as_in_the_reference(shared: Path) -> None:
     for case in texts:
         result = minimal_edits(model, tokenizer, case["text"], candidates, batch_size=256)
         assert len(result.flips) == case["n_flips"]
-        # A word in its own place is no edit.
+        # A word that replaces itself is no edit.
         same = sum(word.strip(".,").lower() in candidates for word in case["text"].split(" "))
         assert len(result) == case["n_edits"] - same
 

@@ -53,8 +53,8 @@ def test_the_loss_of_a_data_set_by_hand(traces: Any) -> None:
         inner = range(1, len(ids) - 1)
         order = sorted(inner, key=lambda at: (-len(trace.tokens[at]), at))
         gone = order[: -(-len(order) // 2)]
-        for kept, losses, hits in (((), whole, right), (gone, part, still)):
-            masked = [4 if at in kept else item for at, item in enumerate(ids)]
+        for removed, losses, hits in (((), whole, right), (gone, part, still)):
+            masked = [4 if at in removed else item for at, item in enumerate(ids)]
             with torch.no_grad():
                 logits = trace.model(input_ids=torch.tensor([masked])).logits[0]
             losses.append(-float(logits.log_softmax(-1)[label]))
@@ -145,8 +145,8 @@ def test_adversarial_attention_keeps_its_word(traces: Any) -> None:
     after = trace.rerun(aw.edit_attention(trace, {0: "all"}, rows))
     assert trace.diff(after).total_variation == pytest.approx(result.total_variation, abs=1e-6)
     assert result.total_variation <= 0.05
-    own = trace.attention_layer(0).numpy()
-    divergences = jensenshannon(rows, own, axis=-1) ** 2
+    original = trace.attention_layer(0).numpy()
+    divergences = jensenshannon(rows, original, axis=-1) ** 2
     assert divergences.mean() == pytest.approx(result.divergence, abs=1e-6)
     assert aw.interventions() == ()
 
@@ -165,7 +165,7 @@ def test_retraining_is_given_texts_without_their_top_features(traces: Any) -> No
         {"length": lengths},
         removal=aw.evaluate.Removal("mask", thresholds=(0, 0.5)),
     )
-    assert len(seen) == 4, "what removes nothing is trained once"
+    assert len(seen) == 4, "a threshold of 0 is trained once"
     changed = seen[1][0][0]
     before = traces[0].inputs["input_ids"][0].tolist()
     tokens = traces[0].tokens
@@ -204,8 +204,8 @@ def test_a_model_that_learns_with_uniform_attention_leaves_queries_and_keys_alon
     mask = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 1, 1, 0]])
 
     def train(model: Any, seed: int) -> float:
-        own = model.bert.encoder.layer[0].attention.self
-        before = own.query.weight.detach().clone(), own.value.weight.detach().clone()
+        attention = model.bert.encoder.layer[0].attention.self
+        before = attention.query.weight.detach().clone(), attention.value.weight.detach().clone()
         model.train()
         optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
         model(input_ids=ids, attention_mask=mask, labels=torch.tensor([0, 1])).loss.backward()
@@ -214,7 +214,7 @@ def test_a_model_that_learns_with_uniform_attention_leaves_queries_and_keys_alon
         rows = aw.trace(model, tiny.wordpiece(), "cat").attention_layer(0)
         moved = [
             float((new - old).detach().abs().max())
-            for new, old in zip((own.query.weight, own.value.weight), before, strict=True)
+            for new, old in zip((attention.query.weight, attention.value.weight), before, strict=True)
         ]
         seen.append(Learned(*moved, rows))
         return seed + len(seen) / 10
@@ -248,9 +248,9 @@ def test_attention_beside_gradients_and_removals_by_hand(traces: Any) -> None:
     inner = range(1, len(ids) - 1)
     rows = np.stack([trace.attention_layer(layer).numpy() for layer in range(trace.n_layers())])
     label = int(trace.logits.argmax())
-    with ExitStack() as held:
-        for layer, own in enumerate(rows):
-            held.enter_context(aw.edit_attention(trace, {layer: "all"}, own))
+    with ExitStack() as edits:
+        for layer, row in enumerate(rows):
+            edits.enter_context(aw.edit_attention(trace, {layer: "all"}, row))
         slopes = abs(aw.input_x_gradient(trace.rerun(), label).values[1:-1])
     masked = torch.tensor([[4 if at == i else item for i, item in enumerate(ids)] for at in inner])
     with torch.no_grad():

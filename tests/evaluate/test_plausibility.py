@@ -88,7 +88,7 @@ def test_plausibility_by_hand(traced: Any) -> None:
 
 def test_equal_values_enter_the_curve_together(traced: Any) -> None:
     tied = plausibility(traced, given(traced, [0, 1, 1, 0, 0, 0]), [1], metrics="auprc")
-    # From (0, 1) to (1, 1/2); what follows adds no recall.
+    # From (0, 1) to (1, 1/2); the rest adds no recall.
     assert tied.samples[0, 0, 0, 0] == pytest.approx(0.75)
 
 

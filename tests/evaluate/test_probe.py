@@ -1,4 +1,4 @@
-"""Probes: on planted labels, on labels that say nothing, beside what is learnt by heart, on bad input."""
+"""Probes: on planted labels, on random labels, beside memorised labels, on bad input."""
 
 from __future__ import annotations
 

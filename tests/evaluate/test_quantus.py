@@ -11,13 +11,13 @@ import pytest
 import attnwidgets as aw
 from attnwidgets.evaluate import entropy, faithfulness, features_above, gini, single_removals, stability
 from attnwidgets.explanations import Attributions
-from tests.evaluate.against_quantus import EPSILON, IDS, LABEL, PLACE, THRESHOLD, classifier, slopes
+from tests.evaluate.against_quantus import EPSILON, IDS, LABEL, SCORES, THRESHOLD, classifier, slopes
 from tests.tracing import tiny
 
 
 @pytest.fixture(scope="module")
 def recorded() -> Any:
-    return json.loads(PLACE.read_text(encoding="utf-8"))
+    return json.loads(SCORES.read_text(encoding="utf-8"))
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +67,7 @@ def test_single_removals_and_deletion_are_the_same(recorded: Any, vectors: Any, 
         for index, name in enumerate(card.metrics):
             ours = card.of(str(at))[0, index, 0]
             assert ours == pytest.approx(recorded["scores"][name][at][0], abs=1e-6), name
-        if len(set(vectors[at])) == len(IDS):  # equal values have no order of their own
+        if len(set(vectors[at])) == len(IDS):  # equal values are not ordered
             np.testing.assert_allclose(
                 curves.of(str(at))[0, 0], recorded["scores"]["deletion"][at], atol=1e-6
             )
@@ -77,11 +77,11 @@ def test_single_removals_and_deletion_are_the_same(recorded: Any, vectors: Any, 
 def test_sensitivities_to_the_same_noise_are_the_same(recorded: Any, trace: Any) -> None:
     table = trace.model.get_input_embeddings()
 
-    def gradient(one: Any) -> Any:
+    def gradient(trace: Any) -> Any:
         def logits(embedded: Any) -> Any:
-            return one.model(inputs_embeds=embedded).logits
+            return trace.model(inputs_embeds=embedded).logits
 
-        return slopes(logits, [table(one.inputs["input_ids"])[0].detach()], [LABEL])
+        return slopes(logits, [table(trace.inputs["input_ids"])[0].detach()], [LABEL])
 
     card = stability(trace, {"gradient": gradient}, LABEL, noise=np.array(recorded["noise"]))
     for index, name in enumerate(card.metrics):

@@ -16,8 +16,8 @@ from tests.examples import examples
 
 def of_order(order, relevant) -> float:
     """The textbook definition: precision at every relevant item, averaged."""
-    places = [index for index, item in enumerate(order, 1) if item in relevant]
-    return sum(number / position for number, position in enumerate(places, 1)) / len(places)
+    ranks = [index for index, item in enumerate(order, 1) if item in relevant]
+    return sum(number / position for number, position in enumerate(ranks, 1)) / len(ranks)
 
 
 def over_orders(scores, relevant) -> float:
@@ -51,7 +51,7 @@ def test_ties_are_worth_the_mean_over_their_orders(case):
 
 
 def test_ties_together_rank_at_the_last_of_their_places():
-    # Items 0 and 1 share the first place: at it, one of two is relevant.
+    # Items 0 and 1 share the first rank, where one of two is relevant.
     assert average_precision([1, 1, 0], [0], ties="together") == pytest.approx(1 / 2)
     assert average_precision([1, 1, 0], [0, 2], ties="together") == pytest.approx((1 / 2 + 2 / 3) / 2)
     assert average_precision([0, 0, 0, 0], [2], ties="together") == pytest.approx(1 / 4)

@@ -1,4 +1,4 @@
-"""Recall of known evidence: of all methods, with ties, in any model of which something is known."""
+"""Recall of known evidence: of all methods, with ties, in any model whose truth is given."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_ties_share_the_places_that_are_left():
     assert recall(np.array([3.0, 2.0, 1.0, 0.0]), [0, 1]) == 1.0
     assert recall(np.array([3.0, 2.0, 1.0, 0.0]), [2, 3]) == 0.0
     assert recall(np.ones(8), [1, 4]) == pytest.approx(2 / 8)
-    # One found; the second place goes to one of three.
+    # One is recalled; the second rank goes to one of three.
     assert recall(np.array([1.0, 5.0, 1.0, 1.0]), [1, 2]) == pytest.approx((1 + 1 / 3) / 2)
     # Rounding is a tie.
     assert recall(np.array([0.5, 1.0, 1.0 + 1e-8, 0.0]), [1]) == pytest.approx(0.5)
@@ -91,8 +91,8 @@ def test_a_method_that_lacks_its_library_is_left_out_and_named(monkeypatch):
 @pytest.mark.slow
 def test_none_is_all_and_magnitude_ranks_what_speaks_against():
     model, tokenizer = induction()
-    one = aw.evaluate.recall_of_truth(model, tokenizer, TEXTS[0], None)
-    assert one.methods == aw.evaluate.recall_of_truth(model, tokenizer, TEXTS[:1], "all").methods
+    recalled = aw.evaluate.recall_of_truth(model, tokenizer, TEXTS[0], None)
+    assert recalled.methods == aw.evaluate.recall_of_truth(model, tokenizer, TEXTS[:1], "all").methods
     names = ["integrated_gradients"]
     by_value = aw.evaluate.recall_of_truth(model, tokenizer, TEXTS[0], names)
     by_size = aw.evaluate.recall_of_truth(model, tokenizer, TEXTS[0], names, by="magnitude")
@@ -122,7 +122,7 @@ def test_every_compiled_model_is_scored_for_its_right_answer(name):
     }
     card = aw.evaluate.recall_of_truth(*made(name), text[name], ["occlusion", "attention"], by="magnitude")
     assert card.methods == ("occlusion", "attention", "random", "oracle")
-    # Removal finds what decides. Counting reads <s> as well; closing reads what was opened in between.
+    # Removal finds the deciding tokens. Counting also reads <s>; closing reads brackets opened in between.
     least = {"histogram": 0.8}
     assert card.mean[0, 0, 0] >= least.get(name, 1.0)
 

@@ -1,4 +1,4 @@
-"""What of a ranking survives the choices that a method leaves open, and how the strip shows it."""
+"""How much of a ranking survives the choices that a method leaves open, and how the strip shows it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def ranks_of(view):
 def test_two_opposite_choices_settle_nothing_and_equal_ones_everything():
     up = [1, 2, 3, 4, 5]
     opposite = robustness(versions(up, up[::-1]))
-    assert opposite.unsettled.all()  # the middle one too: all others change sides with it
+    assert opposite.unsettled.all()  # the middle value too: all others change sides with it
     assert (opposite.low[2], opposite.high[2]) == (3, 3)
     assert not robustness(versions(up, up)).unsettled.any()
     assert ranks_of(aw.TokenStrip(opposite))["unsettled"] == [1] * 5
@@ -55,10 +55,10 @@ def test_ties_are_no_change_of_places():
 
 def test_a_method_without_a_choice_is_not_hatched(minilm, sentence):
     trace = aw.trace(*minilm, sentence)
-    one = robustness(trace, "rollout", choices={"order": ["output_first"]})
-    assert len(one.names) == 1
-    assert not one.unsettled.any()
-    assert ranks_of(aw.TokenStrip(one))["versions"] == 1
+    only = robustness(trace, "rollout", choices={"order": ["output_first"]})
+    assert len(only.names) == 1
+    assert not only.unsettled.any()
+    assert ranks_of(aw.TokenStrip(only))["versions"] == 1
 
 
 def test_every_combination_of_choices_is_a_version(minilm, sentence):

@@ -1,4 +1,4 @@
-"""Scorecards: means, intervals, baselines, and what they look like."""
+"""Scorecards: means, intervals, baselines, and their figures."""
 
 from __future__ import annotations
 
@@ -168,10 +168,10 @@ def test_the_table_has_a_row_for_every_number():
     assert set(table[table.baseline].method) == {"random", "oracle"}
 
 
-@pytest.mark.parametrize("kept", ["archive", "pickle"])
-def test_what_is_opened_is_what_was_saved(kept, tmp_path):
+@pytest.mark.parametrize("stored", ["archive", "pickle"])
+def test_what_is_opened_is_what_was_saved(stored, tmp_path):
     card = beside({"a": made(), "b": made(seed=3)})
-    if kept == "archive":
+    if stored == "archive":
         result = aw.load(card.save(tmp_path / "card.safetensors"))
     else:
         result = pickle.loads(pickle.dumps(card))

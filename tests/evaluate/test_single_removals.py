@@ -1,4 +1,4 @@
-"""What removing single features says of an explanation, and how many features a model needs."""
+"""Removal of single features against an explanation, and how many features a model needs."""
 
 from __future__ import annotations
 
@@ -103,8 +103,8 @@ def test_undefined_is_nan_with_the_reason(classified: Any) -> None:
     assert np.isnan(flat.of("flat")[0, 1:, 0]).all()
     assert "constant" in flat.warning
     trace = aw.trace(classified.model, classified.tokenizer, "cat")
-    one = single_removals(trace, given(trace, [0, 1, 0]), 1, operator="mask", metrics=FOUR[1:])
-    assert np.isnan(one.samples).all()
+    single = single_removals(trace, given(trace, [0, 1, 0]), 1, operator="mask", metrics=FOUR[1:])
+    assert np.isnan(single.samples).all()
     number = aw.targets.embedding_norm(0)
     norm = single_removals(
         classified, given(classified, [0, 1, 2, 3, 4, 0]), number, operator="mask", metrics=FOUR[1:]

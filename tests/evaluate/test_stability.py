@@ -88,19 +88,19 @@ def test_normalizing_divides_by_the_explanation_and_chance_moves_far(classified:
 
 def test_only_noise_that_leaves_the_prediction_counts(classified: Any) -> None:
     noise = np.random.default_rng(0).normal(scale=30, size=(12, len(classified.tokens), 12))
-    before, kept = int(classified.logits.argmax()), []
+    before, unchanged = int(classified.logits.argmax()), []
     for number, item in enumerate(noise):
         model = copy.deepcopy(classified.model)
         model.bert.embeddings.word_embeddings.weight.data[classified.input_ids] += torch.from_numpy(item)
         with torch.no_grad():
             if int(model(**classified.inputs).logits.argmax()) == before:
-                kept.append(number)
-    assert 0 < len(kept) < len(noise)
+                unchanged.append(number)
+    assert 0 < len(unchanged) < len(noise)
     same = stability(classified, "input_x_gradient", noise=noise, same_prediction=True)
-    by_hand = stability(classified, "input_x_gradient", noise=noise[kept])
+    by_hand = stability(classified, "input_x_gradient", noise=noise[unchanged])
     np.testing.assert_array_equal(same.samples[0, :, 0], by_hand.samples[0, :, 0])
     none = stability(
-        classified, "input_x_gradient", noise=np.delete(noise, kept, axis=0), same_prediction=True
+        classified, "input_x_gradient", noise=np.delete(noise, unchanged, axis=0), same_prediction=True
     )
     assert np.isnan(none.samples[0, :, 0]).all()
     assert "leaves the prediction" in none.warning
