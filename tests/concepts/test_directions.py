@@ -33,7 +33,7 @@ def test_principal_components_reconstruct_as_much_as_they_must(clouds) -> None:
     active = encoded(result, values)
     assert active.shape == (150, 6)
     assert (active >= 0).all()
-    assert not (active[:, :3] * active[:, 3:]).any()  # one side at a time
+    assert not (active[:, :3] * active[:, 3:]).any()  # never both signs
     assert aw.concepts.directions(values, 12, method="pca").metadata["explained"] == pytest.approx(
         1, abs=1e-6
     )

@@ -19,7 +19,7 @@ def classifier():
 
 @pytest.fixture(scope="module")
 def plain(classifier):
-    """Hidden states [text, token, dim] by layer, their gradients and the lengths, one text at a time."""
+    """Hidden states [text, token, dim] by layer, their gradients and the lengths, text by text."""
     model, tokenizer = classifier
     rows = []
     for text in TEXTS:

@@ -21,7 +21,7 @@ DEFAULTS = {"runs": 4, "permutations": 199}
 
 
 def states(values: Any, gradients: Any = None) -> States:
-    """Numbers [text, dim] as the states of one layer."""
+    """Numbers [text, dim] as the states of a single layer."""
     values = np.asarray(values, dtype=np.float32)[:, None]
     slopes = None if gradients is None else np.asarray(gradients, dtype=np.float32)[:, None]
     n = len(values)
@@ -79,7 +79,7 @@ def test_planted_concepts_are_found_and_an_orthogonal_one_is_not(cav) -> None:
 def test_random_concepts_are_significant_no_more_often_than_by_chance() -> None:
     """Of 200 concepts that are random texts, at most 8 % have p < 0.05."""
     rng = np.random.default_rng(1)
-    mixing = rng.normal(size=(WIDTH, WIDTH))  # states are correlated, as real ones are
+    mixing = rng.normal(size=(WIDTH, WIDTH))  # correlated, as real states are
     below = []
     for _ in range(200):
         values = rng.normal(size=(60, WIDTH)) @ mixing
@@ -267,10 +267,10 @@ def test_p_values_are_corrected_for_their_number() -> None:
     [
         ({}, ["a", "b"], ValueError, "concepts is empty"),
         (["not good"], ["a", "b"], TypeError, "give a mapping"),
-        ({"c": ["one"]}, ["a", "b"], ValueError, "holds 1 text"),
-        ({"c": ["one", "one"]}, ["a", "b"], ValueError, "holds 1 text"),
-        ({"c": ["one", "two"]}, [], ValueError, "random is empty"),
-        ({"c": ["one", "two"]}, ["one", "two"], ValueError, "every random text is one of concept 'c'"),
+        ({"c": ["good"]}, ["a", "b"], ValueError, "holds 1 text"),
+        ({"c": ["good", "good"]}, ["a", "b"], ValueError, "holds 1 text"),
+        ({"c": ["good", "bad"]}, [], ValueError, "random is empty"),
+        ({"c": ["good", "bad"]}, ["good", "bad"], ValueError, "every random text is one of concept 'c'"),
         ({"c": np.zeros(4)}, ["a", "b"], ValueError, "not zero"),
         ({"c": np.array([1.0, np.nan])}, ["a", "b"], ValueError, "finite"),
     ],
@@ -324,7 +324,7 @@ def test_options_out_of_range_are_refused(options, said) -> None:
 
 def test_a_concept_needs_a_target() -> None:
     with pytest.raises(ValueError, match="target is None; name the class"):
-        aw.concepts.tcav(None, None, {"c": ["one", "two"]}, ["a text"], None, random=["a", "b"])
+        aw.concepts.tcav(None, None, {"c": ["good", "bad"]}, ["a text"], None, random=["a", "b"])
 
 
 def test_former_keywords_of_the_test_warn_and_give_the_same() -> None:
