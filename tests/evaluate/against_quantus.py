@@ -3,7 +3,7 @@
     pip install quantus==0.6.0
     python tests/evaluate/against_quantus.py
 
-Quantus perturbs arrays. To remove the same tokens as we do, its input is a row of ones, one for each token,
+Quantus perturbs arrays. To remove the same tokens as we do, its input is a row of ones, for the tokens,
 and the module that it calls puts the mask token where it sets a zero; for its sensitivities the input is the
 embeddings themselves. Quantus is licensed under the LGPL and is called here, never copied.
 """

@@ -80,7 +80,7 @@ def test_every_change_costs_a_single_pass(text: Any, monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(type(text.model), "forward", counted)
     counts = []
-    for draws in (1, 1, 4):  # a pass of a new kind is compared with a plain one, the first time
+    for draws in (1, 1, 4):  # the first pass of a new kind is compared with a plain pass
         passes.clear()
         attack(text, "rollout", search=AttackSearch(steps=1, draws=draws))
         counts.append(len(passes))

@@ -95,7 +95,7 @@ def test_sums_counts_and_noise_are_compared_as_well(classifier: Any) -> None:
     }
     same(result["effective_complexity"].of("saliency"), alone["effective_complexity"].of("saliency"))
     same(result["effective_complexity"].of("oracle"), alone["effective_complexity"].of("oracle"))
-    # Its sets are drawn by a seed for each text; on one text the oracle leaves less than any method.
+    # Its sets are drawn by a seed for each text; on a text the oracle leaves less than any method.
     ours, theirs = result["infidelity"], alone["infidelity"]
     assert (ours.of("oracle") <= ours.of("saliency") + 1e-12).all()
     assert ours.mean[0, 0, 0] == pytest.approx(theirs.mean[0, 0, 0], rel=0.5)
@@ -167,7 +167,7 @@ def test_rationales_may_be_numbers_of_elements(classifier: Any) -> None:
 
 
 class Counted:
-    """A method that writes down its calls, and is interrupted at one of them."""
+    """A method that writes down its calls, and is interrupted at a call."""
 
     def __init__(self, log: Any, interrupt: int) -> None:
         self.log, self.interrupt = log, interrupt
@@ -222,7 +222,7 @@ def test_scores_are_kept_by_content_and_a_run_goes_on_where_it_stopped(
     assert len(counted.calls()) == 13, "other weights are another model"
     with aw.ablate_heads(model, (0, 0)):
         run()
-    assert len(counted.calls()) == 17, "a model with an intervention is another one"
+    assert len(counted.calls()) == 17, "a model with an intervention is another model"
     for file in (tmp_path / "scores").rglob("*.safetensors"):
         file.write_bytes(b"broken")
     assert run().reused == 0

@@ -1,4 +1,4 @@
-"""Comparisons over many texts: by content, as streams, by several workers, through dead ones."""
+"""Comparisons over many texts: by content, as streams, by several workers, through dead workers."""
 
 from __future__ import annotations
 
@@ -343,7 +343,7 @@ def test_cue_contribution_goes_on_where_it_stopped(folder: Path, tmp_path: Path)
 
 @contextmanager
 def dask_executor(**options: Any) -> Iterator[Any]:
-    """An executor of workers with one thread each, of a cluster that ends with the block."""
+    """An executor of single-threaded workers, of a cluster that ends with the block."""
     distributed = pytest.importorskip("distributed")
     with (
         distributed.LocalCluster(threads_per_worker=1, dashboard_address=None, **options) as cluster,

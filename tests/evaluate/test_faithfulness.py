@@ -225,7 +225,7 @@ def test_chance_never_wins_beyond_its_interval() -> None:
     ours, drawn, random = (card.methods.index(name) for name in ("weights", "drawn", "random"))
     assert (card.mean[0, ours] > high[0, random]).all()
     assert (card.mean[1, ours] < low[1, random]).all()
-    assert (low[:, drawn] <= high[:, random]).all(), "an order that is drawn is one of chance"
+    assert (low[:, drawn] <= high[:, random]).all(), "a drawn order is an order by chance"
     assert (low[:, random] <= high[:, drawn]).all()
 
 

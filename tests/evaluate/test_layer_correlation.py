@@ -21,7 +21,7 @@ def bert() -> Any:
 
 
 def jacobians(trace: Any, row: int) -> list[np.ndarray]:
-    """Return ||d h_row / d e_j times e_j||_F of every layer [token], by torch's own Jacobian."""
+    """Return ||d h_row / d e_j times e_j||_F of every layer [token], by torch's Jacobian."""
     layers = trace.model.bert.encoder.layer
     start = trace.model.bert.embeddings(trace.inputs["input_ids"]).detach()
 

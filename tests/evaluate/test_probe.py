@@ -18,7 +18,7 @@ OPTIONS = {"resamples": 50}
 
 
 def scores(card: Any, method: str = "probe") -> dict[str, float]:
-    """Means of a card of one layer by metric."""
+    """Means of a card of a single layer by metric."""
     return dict(zip(card.metrics, card.mean[:, card.methods.index(method), 0].tolist(), strict=True))
 
 
@@ -100,7 +100,7 @@ def test_a_probe_is_scikit_learns(classes) -> None:
     rng = np.random.default_rng(0)
     values, labels = rng.normal(size=(90, 7)), rng.integers(0, classes, 90)
     wide = np.concatenate([values, np.ones((90, 1))], axis=1)
-    # Theirs has one vector for two classes, whose penalty is twice that of either half.
+    # Theirs has a single vector for two classes, whose penalty is twice that of either half.
     C = 1.0 if classes == 2 else 0.5
     model = linear.LogisticRegression(C=C, fit_intercept=False, tol=1e-10, max_iter=5000)
     ours = fit_softmax(values, labels, classes, penalty=2.0)

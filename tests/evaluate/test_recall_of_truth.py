@@ -1,4 +1,4 @@
-"""Recall of known evidence: of all methods, with ties, in any model whose truth is given."""
+"""Recall of given evidence: of all methods, with ties, in any model whose truth is given."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_ties_share_the_places_that_are_left():
     assert recall(np.array([3.0, 2.0, 1.0, 0.0]), [0, 1]) == 1.0
     assert recall(np.array([3.0, 2.0, 1.0, 0.0]), [2, 3]) == 0.0
     assert recall(np.ones(8), [1, 4]) == pytest.approx(2 / 8)
-    # One is recalled; the second rank goes to one of three.
+    # The first is recalled; the second rank goes to one of three.
     assert recall(np.array([1.0, 5.0, 1.0, 1.0]), [1, 2]) == pytest.approx((1 + 1 / 3) / 2)
     # Rounding is a tie.
     assert recall(np.array([0.5, 1.0, 1.0 + 1e-8, 0.0]), [1]) == pytest.approx(0.5)
