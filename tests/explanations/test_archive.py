@@ -129,8 +129,8 @@ def test_opened_where_there_is_no_torch(tmp_path):
 
 def test_the_same_map_gives_the_same_bytes(tmp_path):
     result = predicting_map()
-    one, two = result.save(tmp_path / "one.safetensors"), result.save(tmp_path / "two.safetensors")
-    assert one.read_bytes() == two.read_bytes()
+    first, second = result.save(tmp_path / "first.safetensors"), result.save(tmp_path / "second.safetensors")
+    assert first.read_bytes() == second.read_bytes()
 
 
 def test_saving_again_replaces(tmp_path):
@@ -196,10 +196,10 @@ def edited(**changes):
 
 def inside(*path, value):
     def edit(described):
-        held = described
+        branch = described
         for name in path[:-1]:
-            held = held[name]
-        held[path[-1]] = value
+            branch = branch[name]
+        branch[path[-1]] = value
         return described
 
     return edit

@@ -1,4 +1,4 @@
-"""A weight of attention as a target, compared with autograd through the models' own eager attention."""
+"""A weight of attention as a target, compared with autograd through the models' eager attention."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_relevance_is_conserved():
 
 
 def test_a_head_is_led_by_the_letters_that_its_circuit_reads():
-    """The induction head reads the letter after its own; without that one or the query it does not."""
+    """The induction head reads the letter after the query's; without that letter or the query it does not."""
     trace = aw.trace(*made("induction", letters="abcdefgh", length=16), "fadebcfadeb")
     target = aw.targets.attention(1, 0, 11, 6, of="weight")
     values = aw.occlusion(trace, target, baseline="zero").values

@@ -85,7 +85,7 @@ def test_the_map_of_the_layers_goes_along(tmp_path):
     np.testing.assert_array_equal(result.to("word").map.values, layers.to("word").values)
     halves = made.unit("half", [(0, 1, 2, 3), (4, 5, 6)])
     np.testing.assert_array_equal(result.to(halves).map.values, layers.to(halves).values)
-    for copied in (pickle.loads(pickle.dumps(result)), load(result.save(tmp_path / "found.safetensors"))):
+    for copied in (pickle.loads(pickle.dumps(result)), load(result.save(tmp_path / "result.safetensors"))):
         np.testing.assert_array_equal(copied.map.values, layers.values)
         np.testing.assert_array_equal(copied.values, result.values)
         assert copied.map.method == layers.method

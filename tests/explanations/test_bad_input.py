@@ -1,4 +1,4 @@
-"""What measures of context mixing say to input they cannot take: the argument, what is wrong, what to do."""
+"""Errors of measures of context mixing at bad input: the argument, the mistake, the remedy."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MEASURES = [
     for method in methods()
     if method.function.__module__.startswith("attnwidgets.")
     and any(need.name in MIXING for need in method.requirements)
-    and "target" not in method.options  # what is asked of one number has its own tests
+    and "target" not in method.options  # methods with a target have other tests
 ]
 ON_THE_MODEL = [m for m in MEASURES if any(need.name in ON_BLOCKS for need in m.requirements)]
 

@@ -33,7 +33,7 @@ def test_in_a_notebook_the_widget_comes_with_a_picture(notebook, monkeypatch):
     monkeypatch.setattr(type(attention_map()), "view", lambda self: FakeView())
     bundle, metadata = attention_map()._repr_mimebundle_(include=None, exclude=None)
     assert set(bundle) == {"text/plain", "image/png", WIDGET}
-    assert metadata == {WIDGET: {"colab": {}}}, "what Colab needs to draw it"
+    assert metadata == {WIDGET: {"colab": {}}}, "Colab needs it to draw the view"
     assert base64.b64decode(bundle["image/png"]).startswith(b"\x89PNG")
     assert bundle["text/plain"] == repr(attention_map())
 

@@ -1,4 +1,4 @@
-"""Named patterns of heads and heads like one: against plain loops over rows, and made heads."""
+"""Named patterns of heads and similar heads: against plain loops over rows, and made heads."""
 
 from __future__ import annotations
 

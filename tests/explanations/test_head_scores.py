@@ -1,4 +1,4 @@
-"""Scores that need a text of their own (induction on repeated tokens, retrieval), and real models."""
+"""Scores that need a made text (induction on repeated tokens, retrieval), and real models."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from attnwidgets import statistics
 def test_a_perfect_induction_head_scores_one_and_others_nothing():
     length, copies = 5, 3
     n = length * copies + 1
-    places = np.arange(n)
+    positions = np.arange(n)
     heads = {
-        "induction": np.where(places > length, places - length + 1, 0),
-        "duplicate": np.where(places > length, places - length, 0),
-        "previous": np.maximum(places - 1, 0),
-        "itself": places,
+        "induction": np.where(positions > length, positions - length + 1, 0),
+        "duplicate": np.where(positions > length, positions - length, 0),
+        "previous": np.maximum(positions - 1, 0),
+        "itself": positions,
     }
     values = np.stack([np.eye(n)[targets] for targets in heads.values()])
     uniform = np.tril(np.ones((n, n))) / np.arange(1, n + 1)[:, None]
-    made = aw.results.MixingMap(np.stack([*values, uniform])[None], query=[str(i) for i in places])
+    made = aw.results.MixingMap(np.stack([*values, uniform])[None], query=[str(i) for i in positions])
     result = statistics.prefix_matching(made, length)[0]
     assert result[:4].tolist() == [1, 0, 0, 0]
     # In copy c a query at i has c earlier tokens to look at, each with a share of 1 / (i + 1).
-    rows = places[length + 1 :]
+    rows = positions[length + 1 :]
     assert result[4] == pytest.approx(np.mean([((i - 1) // length) / (i + 1) for i in rows]), abs=1e-6)
     entries = statistics.prefix_matching(made, length, over="mean")[0]
     assert entries[0] == pytest.approx(10 / 15)
@@ -107,7 +107,7 @@ def test_a_token_is_copied_where_the_head_looked_at_it_when_it_was_predicted():
             heads[head, row, key] = 1
     result = statistics.copied_share(Answered(heads, ids), (2, 5))
     # "copies" looked at the second token twice, which counts once; "late" looked after the fact, but the row
-    # before the third generated token is the one that was right for it.
+    # before the third generated token is the right one.
     assert result.tolist() == [pytest.approx([2 / 3, 1 / 3, 0, 0])]
     with pytest.raises(ValueError, match="tokens 0 to 5"):
         statistics.copied_share(Answered(heads, ids), (4, 7))

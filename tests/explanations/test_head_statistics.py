@@ -1,4 +1,4 @@
-"""What heads do, in numbers: against closed forms, a count by hand, and what is known of real models."""
+"""Statistics of heads: against closed forms, a count by hand, and findings about real models."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CLS, SEP = 0, N - 1
 
 
 def special_axis():
-    """The tokens of `made`, with [CLS] and [SEP] marked as special ones, in one sentence or two texts."""
+    """The tokens of `made`, with [CLS] and [SEP] marked as special, in one sentence or two texts."""
     from dataclasses import replace
 
     plain = axis()
@@ -43,10 +43,10 @@ def one_head(matrix, **options):
 
 
 def shifted(by: int):
-    """Every query looks at the element `by` places on; at itself where there is none."""
-    places = np.clip(np.arange(N) + by, 0, N - 1)
-    places = np.where((np.arange(N) + by >= 0) & (np.arange(N) + by < N), places, np.arange(N))
-    return np.eye(N)[places]
+    """Every query looks at the element `by` positions on; at itself where there is none."""
+    positions = np.clip(np.arange(N) + by, 0, N - 1)
+    positions = np.where((np.arange(N) + by >= 0) & (np.arange(N) + by < N), positions, np.arange(N))
+    return np.eye(N)[positions]
 
 
 def test_a_head_that_looks_at_itself():
@@ -92,7 +92,7 @@ def test_a_uniform_causal_head_counts_no_row_of_one_key():
 
 
 def by_hand(matrix, name, *, causal, queries):
-    """One statistic of one head, row by row."""
+    """A statistic of a head, row by row."""
     flags = [token in ("[CLS]", "[SEP]") for token in TOKENS]
     sentence, text = [-1, 1, 1, 1, 2, 2, -1], [-1, 0, 0, 0, 1, 1, -1]
     result = []
@@ -156,7 +156,7 @@ def test_the_entropy_of_cls_is_that_of_its_row_whatever_rows_count():
 
 def test_words_count_as_elements():
     stats = aw.statistics.head_statistics(one_head(shifted(-1), causal=False), unit="word")
-    # Of the three pieces of the first word one looks at the start, two at the word itself.
+    # Of the three pieces of the first word the first looks at the start, two at the word itself.
     assert stats.unit == "word"
     assert stats["previous_token"].item() == pytest.approx((1 / 3 + 3) / 4)
     assert stats["diagonal"].item() == pytest.approx((1 + 2 / 3) / 5)
@@ -232,17 +232,17 @@ def test_what_has_no_statistics_is_refused_in_words():
 
 
 def test_layers_are_read_one_at_a_time_and_left_alone():
-    held = []
+    built = []
 
     def layer(number):
-        held.append(number)
+        built.append(number)
         return shares(2, N, N, seed=number)
 
     lazy = aw.results.MixingMap.lazy(
         layer, query=special_axis(), layers=[0, 1, 2], heads=[0, 1], causal=False, keep=False, method="mine"
     )
     by_word = aw.statistics.head_statistics(lazy, unit="word", layers=[0, 2])
-    assert held == [0, 2]
+    assert built == [0, 2]
     assert by_word.layers == (0, 2)
     assert not lazy._cache
 
@@ -287,7 +287,7 @@ def test_a_previous_token_head_is_no_sink_and_late_tokens_are_none():
     previous = np.eye(n)[np.maximum(np.arange(n) - 1, 0)]
     made = aw.results.MixingMap(previous[None, None], query=[f"t{i}" for i in range(n)])
     assert made.causal
-    # The last element that eight others see gets one of their rows.
+    # The last element that eight others see gets a row of theirs.
     assert statistics.inner_sink(made).item() == pytest.approx(1 / 8)
     assert statistics.attention_sinks(made) == []
 
@@ -330,19 +330,19 @@ def test_a_table_is_frozen_sorted_joined_and_saved(tmp_path):
 
 
 def test_texts_are_averaged_alike_and_only_over_what_all_have():
-    one = aw.statistics.head_statistics(aw.results.MixingMap(shares(1, 2, N, N), query=special_axis()))
+    first = aw.statistics.head_statistics(aw.results.MixingMap(shares(1, 2, N, N), query=special_axis()))
     masked = shares(1, 2, N, N, seed=1)
     masked[0, 0] = 0
-    two = aw.statistics.head_statistics(aw.results.MixingMap(masked, query=[f"t{i}" for i in range(N)]))
-    mean = statistics.averaged([one, two])
-    assert set(mean.names) == set(one.names) & set(two.names)
-    assert mean["entropy"][0, 0] == one["entropy"][0, 0]
-    assert mean["entropy"][0, 1] == pytest.approx((one["entropy"][0, 1] + two["entropy"][0, 1]) / 2)
+    second = aw.statistics.head_statistics(aw.results.MixingMap(masked, query=[f"t{i}" for i in range(N)]))
+    mean = statistics.averaged([first, second])
+    assert set(mean.names) == set(first.names) & set(second.names)
+    assert mean["entropy"][0, 0] == first["entropy"][0, 0]
+    assert mean["entropy"][0, 1] == pytest.approx((first["entropy"][0, 1] + second["entropy"][0, 1]) / 2)
     assert "no element is special" in mean.left_out["special_tokens"]
     assert "mean over 2 texts" in mean.title
     other = aw.statistics.head_statistics(aw.results.MixingMap(shares(2, 2, N, N), query=special_axis()))
     with pytest.raises(ValueError, match=r"tables\[1\] has layers"):
-        statistics.averaged([one, other])
+        statistics.averaged([first, other])
 
 
 @given(st.integers(1, 14), st.booleans(), st.integers(0, 1000), st.sampled_from(["all", "text"]))

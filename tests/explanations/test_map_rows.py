@@ -26,7 +26,7 @@ TRIPLES = [tuple(range(start, min(start + 3, COUNT))) for start in range(0, COUN
 
 @pytest.fixture
 def unbuilt(monkeypatch: pytest.MonkeyPatch) -> Trace:
-    """Return a trace of a text whose layers are too large to be built: asking for one fails."""
+    """Return a trace of a text whose layers are too large to be built: building a layer fails."""
     ids = [3 + (7 * index) % 100 for index in range(COUNT)]
     result = trace(tiny.build(tiny.TEXT["Qwen3"]), None, ids)
     monkeypatch.setattr(layered, "_LARGE", 2**12)
@@ -38,21 +38,21 @@ def _refuse(*_: Any) -> Any:
     raise AssertionError("a layer was built")
 
 
-def whole(found: Trace, number: int) -> np.ndarray[Any, np.dtype[np.float32]]:
+def whole(trace: Trace, number: int) -> np.ndarray[Any, np.dtype[np.float32]]:
     """Return a layer that the trace does not keep."""
-    return found.stack_table["self"].layers[number].weights()
+    return trace.stack_table["self"].layers[number].weights()
 
 
 WAYS: dict[str, Callable[[MixingMap], MixingMap]] = {
-    "as it is": lambda found: found,
-    "some heads": lambda found: found.select(head=[2, 0]),
-    "one layer": lambda found: found.select(layer=-1),
-    "mean": lambda found: found.mean("head"),
-    "largest": lambda found: found.max("head"),
-    "by threes": lambda found: found.to(
+    "as it is": lambda weights: weights,
+    "some heads": lambda weights: weights.select(head=[2, 0]),
+    "one layer": lambda weights: weights.select(layer=-1),
+    "mean": lambda weights: weights.mean("head"),
+    "largest": lambda weights: weights.max("head"),
+    "by threes": lambda weights: weights.to(
         aw.results.Unit("three", tuple(map(str, TRIPLES)), tuple(TRIPLES), (False,) * len(TRIPLES))
     ),
-    "threes of a mean": lambda found: WAYS["by threes"](found.mean("head")),
+    "threes of a mean": lambda weights: WAYS["by threes"](weights.mean("head")),
 }
 
 

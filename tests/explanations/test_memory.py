@@ -1,4 +1,4 @@
-"""How much is held at once: no vector for every pair of tokens, and no more than a chunk where one is set."""
+"""Peak memory: no vector for every pair of tokens, and no more than a chunk where a size is set."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 TOKENS, DIM, HEADS, HIDDEN = 192, 48, 4, 64
-# One float64 for every head and pair, and a vector of float32 for every pair.
+# A float64 for every head and pair, and a vector of float32 for every pair.
 ATTENTION, PAIRS = 8 * HEADS * TOKENS**2, 4 * DIM * TOKENS**2
 NORMS = {
     **{
-        name: lambda found, name=name: attention_norm(found, name)
+        name: lambda trace, name=name: attention_norm(trace, name)
         for name in ("attn", "res", "res_ln", "enc")
     },
-    "per head": lambda found: attention_norm(found, per_head=True),
+    "per head": lambda trace: attention_norm(trace, per_head=True),
     "globenc": globenc,
-    "in pairs": lambda found: attention_norm(found, "res_ln", unit=pairs(len(found.tokens))),
+    "in pairs": lambda trace: attention_norm(trace, "res_ln", unit=pairs(len(trace.tokens))),
 }
 
 
 @pytest.fixture
 def peak(root: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], Any]], int]:
-    """Return what measures how many bytes torch holds at once, as the figures do."""
+    """Return a function that measures the peak of torch's bytes, as the figures do."""
     monkeypatch.syspath_prepend(root / "benchmarks")
     result: Callable[[Callable[[], Any]], int] = importlib.import_module("allocated").peak
     return result
@@ -91,7 +91,7 @@ def test_lengths_hold_some_times_the_attention_and_the_states(
     options = {"num_hidden_layers": 2, "max_position_embeddings": tokens, **sizes}
     result = trace(tiny.build(lambda: tiny._plain("Bert", "Model", **options)), None, [7] * tokens)
     measure = NORMS.get(name, mixing_ratio)
-    bound = 8 * 4 * (HEADS * tokens**2 + 2 * tokens * width) + 2**22  # the last is one chunk
+    bound = 8 * 4 * (HEADS * tokens**2 + 2 * tokens * width) + 2**22  # the last term is a chunk
     assert 0 < peak(lambda: measure(result).values) <= bound < 4 * width * tokens**2
 
 
@@ -106,7 +106,7 @@ def test_lengths_hold_some_times_the_attention_and_the_states(
 @pytest.mark.parametrize("family", ["Bert", "Llama"])
 def test_chunks_bound_what_is_held(measure: Any, tokens: int, few: int, family: str) -> None:
     small, whole = (
-        largest(lambda found, n=n: measure(found, chunk_size=n), family, tokens) for n in (few, TOKENS)
+        largest(lambda trace, n=n: measure(trace, chunk_size=n), family, tokens) for n in (few, TOKENS)
     )
     assert 0 < small <= max(8 * HEADS * tokens**2, 8 * few * tokens * HIDDEN)
     assert whole > small

@@ -138,8 +138,8 @@ def test_reductions():
     assert result.mean("head").stochastic
     assert not result.sum("head").stochastic
     assert result.max("head").title == "attention, max over heads"
-    own = result.reduce("head", lambda heads: heads[1])
-    np.testing.assert_array_equal(own.values, result.values[:, 1])
+    second = result.reduce("head", lambda heads: heads[1])
+    np.testing.assert_array_equal(second.values, result.values[:, 1])
 
 
 def test_reduction_mistakes_are_named():

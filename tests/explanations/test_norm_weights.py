@@ -12,7 +12,7 @@ from tests.tracing import tiny
 
 
 def planted():
-    """A BERT in which dimension 5 stands out in both norms of all layers, and 7 in one norm."""
+    """A BERT in which dimension 5 stands out in both norms of all layers, and 7 in a single norm."""
     model = tiny.build(tiny.TEXT["BERT"])
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():

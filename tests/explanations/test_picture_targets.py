@@ -15,8 +15,8 @@ from tests.tracing.pictures import PICTURES
 
 
 def traced(family: str) -> Any:
-    one = PICTURES[family]
-    return one.trace_of(tiny.build(one.make), one.picture())
+    entry = PICTURES[family]
+    return entry.trace_of(tiny.build(entry.make), entry.picture())
 
 
 @pytest.mark.parametrize("family", ["CLIP", "SigLIP"])
@@ -69,7 +69,7 @@ def test_a_transcriber_is_asked_in_words_of_sound() -> None:
 
 
 def test_captions_that_are_no_strings_are_refused() -> None:
-    one = PICTURES["CLIP"]
+    clip = PICTURES["CLIP"]
     for wrong in ([], ["a cat", 3]):
         with pytest.raises(ValueError, match="a string or a list of captions"):
-            aw.trace(tiny.build(one.make), tiny.wordpiece(), wrong, image=one.picture())
+            aw.trace(tiny.build(clip.make), tiny.wordpiece(), wrong, image=clip.picture())

@@ -1,4 +1,4 @@
-"""What numbers are kept in: float64 where the model computes in it, float32 otherwise; for every method."""
+"""The precision of numbers: float64 where the model computes in it, float32 otherwise; for every method."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ MODELS = {
     "hybrid": lambda: build(Kind("bamba", "causal")),
 }
 PICTURES = ("grad_cam", "caption_words")  # they read pictures, and are compared there
-OWN = [
+METHODS = [
     method
     for method in methods()
     if method.function.__module__.startswith("attnwidgets.") and method.name not in PICTURES
 ]
 # captum sums Shapley values in float32.
 COARSE = ("shapley_sampling",)
-FEWER = {"shapley_sampling": {"samples": 3}}  # what numbers are kept in does not depend on how many orders
+FEWER = {"shapley_sampling": {"samples": 3}}  # the precision does not depend on the number of orders
 # T5 did so to its attention itself.
 ROUNDED = () if JOINED else ("encoder-decoder",)
 
@@ -46,7 +46,7 @@ def served(method: Method) -> list[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", OWN, ids=lambda method: method.name)
+@pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
 def test_a_float64_model_is_explained_in_float64(method: Method) -> None:
     assert served(method)
     for model in served(method):

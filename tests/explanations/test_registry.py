@@ -74,13 +74,13 @@ def test_a_name_is_taken_once():
 
 
 def test_what_a_method_does_not_say_is_taken_from_its_result_and_its_docstring():
-    def own(trace):
+    def largest(trace):
         """The largest weight of a row."""
 
-    entry = Method("own", own, "p", "n", "MixingMap or Attributions", "c")
+    entry = Method("largest", largest, "p", "n", "MixingMap or Attributions", "c")
     assert (entry.answers, entry.reads) == ("What goes into a token", "The largest weight of a row")
-    assert Method("own", own, "p", "n", "Attributions [source]", "c").answers == "For this prediction"
-    said = Method("own", own, "p", "n", "MixingMap", "c", question="Attention", gist="the largest")
+    assert Method("largest", largest, "p", "n", "Attributions [source]", "c").answers == "For this prediction"
+    said = Method("largest", largest, "p", "n", "MixingMap", "c", question="Attention", gist="the largest")
     assert (said.answers, said.reads) == ("Attention", "the largest")
 
 
@@ -191,10 +191,10 @@ def test_what_takes_minutes_is_refused_unless_forced():
     refused = methods()["attention_flow"].refusal(long)
     assert refused.startswith("needs at most 64 tokens, and there are 65: pass force=True")
     traced = trace(tiny.build(tiny.TEXT["BERT"]), None, [5] * 6)
-    own = methods()["hidden_token_attribution"]
-    assert own.refusal(traced) == ""
+    method = methods()["hidden_token_attribution"]
+    assert method.refusal(traced) == ""
     traced.model.config.hidden_size = 5_000
-    assert "there are 30,000" in own.refusal(traced)
+    assert "there are 30,000" in method.refusal(traced)
 
 
 def test_unknown_requirements_name_the_nearest():

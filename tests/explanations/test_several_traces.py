@@ -60,8 +60,13 @@ def test_head_statistics_of_several_texts_can_be_averaged(traces: list[Any]) -> 
 
 
 def test_every_statistic_takes_a_list(traces: list[Any]) -> None:
-    known = aw.statistics
-    for function in (known.entropy, known.head_patterns, known.sink_importance, known.sink_rate):
+    statistics = aw.statistics
+    for function in (
+        statistics.entropy,
+        statistics.head_patterns,
+        statistics.sink_importance,
+        statistics.sink_rate,
+    ):
         for result, trace in zip(function(traces), traces, strict=True):
             assert repr(result) == repr(function(trace))
 

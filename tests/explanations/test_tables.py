@@ -1,4 +1,4 @@
-"""Tables without pandas: rows, CSV files and what notebooks show, with every extra package out of reach."""
+"""Tables without pandas: rows, CSV files and the HTML of notebooks, with every extra package out of reach."""
 
 from __future__ import annotations
 
@@ -98,8 +98,8 @@ def test_rows_are_the_frames(name: str) -> None:
     frame = shown.to_dataframe()
     rows = shown.to_rows()
     assert list(frame.columns) == list(rows[0])
-    for place in (0, len(rows) // 2, len(rows) - 1):
-        for value, expected in zip(rows[place].values(), frame.iloc[place], strict=True):
+    for row in (0, len(rows) // 2, len(rows) - 1):
+        for value, expected in zip(rows[row].values(), frame.iloc[row], strict=True):
             assert pd.isna(expected) if pd.isna(value) else value == expected
 
 

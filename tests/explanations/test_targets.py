@@ -1,4 +1,4 @@
-"""Targets are read by name, refused in words, and score what the model returned."""
+"""Targets are read by name, refused in words, and score the model's outputs."""
 
 from __future__ import annotations
 
@@ -93,12 +93,12 @@ def test_embeddings_and_functions(classified: Any) -> None:
     torch.testing.assert_close(norm.score(outputs(trace))[0], states[1].norm())
     torch.testing.assert_close(mean.score(outputs(trace))[0], states.mean(0).sum())
 
-    def first(found: Any) -> Any:
-        return found.last_hidden_state[:, 0, 0]
+    def first(model_outputs: Any) -> Any:
+        return model_outputs.last_hidden_state[:, 0, 0]
 
-    own = of(trace, first)
-    assert own.label == "first"
-    torch.testing.assert_close(own.score(outputs(trace))[0], states[0, 0])
+    target = of(trace, first)
+    assert target.label == "first"
+    torch.testing.assert_close(target.score(outputs(trace))[0], states[0, 0])
     with pytest.raises(ValueError, match="the vector has 3 numbers, the states 12"):
         of(trace, aw.targets.embedding_dot([1, 2, 3])).score(outputs(trace))
     with pytest.raises(ValueError, match=r"lrp needs a target.*it has no head.*embedding_norm"):
@@ -156,7 +156,7 @@ def test_a_function_that_returns_no_number_for_each_input_is_told_what_to_return
     for method in (aw.lrp, aw.saliency, aw.integrated_gradients, aw.chefer):
         with pytest.raises(error, match=message):
             method(classified, score)
-    # One number for one input may come without a batch axis.
+    # The number of a single input may come without a batch axis.
     alone = aw.saliency(classified, lambda out: out.logits[0, 1])
     assert alone.values.tolist() == aw.saliency(classified, 1).values.tolist()
 

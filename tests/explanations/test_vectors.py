@@ -41,14 +41,15 @@ def test_columns_and_rows_reduce_in_closed_form(how, diagonal, expected):
 
 
 @pytest.mark.parametrize(
-    ("query", "place"), [("cls", 0), ("first", 0), ("last", 2), ("b", 1), (1, 1), (-1, 2), (np.int64(2), 2)]
+    ("query", "position"),
+    [("cls", 0), ("first", 0), ("last", 2), ("b", 1), (1, 1), (-1, 2), (np.int64(2), 2)],
 )
-def test_a_row_is_chosen_by_place_or_label(query, place):
+def test_a_row_is_chosen_by_place_or_label(query, position):
     result = small().to_attributions("row", query=query)
-    np.testing.assert_array_equal(result.values, A[place].astype(np.float32))
+    np.testing.assert_array_equal(result.values, A[position].astype(np.float32))
     others = small().to_attributions("row", query=query, diagonal=False)
-    expected = A[place].copy()
-    expected[place] = 0
+    expected = A[position].copy()
+    expected[position] = 0
     np.testing.assert_array_equal(others.values, expected.astype(np.float32))
 
 
@@ -90,14 +91,16 @@ def test_a_function_reduces_too():
 
 
 def test_one_token_without_itself_is_zero():
-    one = MixingMap([[1.0]], query=["a"])
+    single = MixingMap([[1.0]], query=["a"])
     for how in ("column_sum", "column_mean", "row_max"):
-        np.testing.assert_array_equal(one.to_attributions(how, diagonal=False).values, [0.0])
+        np.testing.assert_array_equal(single.to_attributions(how, diagonal=False).values, [0.0])
 
 
 def test_one_head_needs_no_reduction_and_several_do():
-    one = attention_map().select(head=1, layer=0)
-    np.testing.assert_array_equal(one.to_attributions("row", query=2).values, attention_map().matrix(0, 1)[2])
+    head = attention_map().select(head=1, layer=0)
+    np.testing.assert_array_equal(
+        head.to_attributions("row", query=2).values, attention_map().matrix(0, 1)[2]
+    )
     with pytest.raises(ValueError, match=r"heads 0 to 1: reduce them first"):
         attention_map().to_attributions()
 

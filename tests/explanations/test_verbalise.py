@@ -77,8 +77,8 @@ def test_the_first_number_of_the_sentence_is_the_share_of_the_span_it_names(valu
 
 
 def test_pieces_of_words_are_read_together():
-    one = Attributions([0.1, 2.9, 3, 1], axis=["[CLS]", "un", "##believable", "cat"])
-    assert "“unbelievable” matters most (84%" in one.describe()
+    attributions = Attributions([0.1, 2.9, 3, 1], axis=["[CLS]", "un", "##believable", "cat"])
+    assert "“unbelievable” matters most (84%" in attributions.describe()
     two = Attributions([1, 2.9, 3], axis=["The", "␣key", "s"])
     assert "“keys” matters most" in two.describe()
     three = Attributions([1, 3], axis=["The", "␣key"], target="␣is", foil="␣are")
@@ -87,8 +87,8 @@ def test_pieces_of_words_are_read_together():
 
 def test_of_a_map_what_is_read_most_is_said():
     rows = np.array([[0.8, 0.1, 0.1], [0.5, 0.1, 0.4], [0.9, 0.05, 0.05]])
-    one = MixingMap(rows[None], query=["a", "b", "c"], layers=[3], method="attention")
-    text = one.describe()
+    weights = MixingMap(rows[None], query=["a", "b", "c"], layers=[3], method="attention")
+    text = weights.describe()
     assert "“a” is read most, 73% of a row on average" in text
     assert "“b” reads “c” most, 40% of its row" in text
     many = MixingMap(np.stack([rows, rows]), query=["a", "b", "c"], method="attention")

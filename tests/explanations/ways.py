@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from attnwidgets.explanations.results.mixing_map import MixingMap
 
-# What is tried of a method beside its defaults; a method that is new is tried with its defaults.
+# Options that are tried of a method beside its defaults; a new method is tried with its defaults.
 _OPTIONS: dict[str, list[dict[str, Any]]] = {
     "alti": [{"distance": "l2"}, {"rolled_out": True}, {"after": "norm2"}],
     "attention_norm": [
@@ -79,7 +79,7 @@ def served(trace: Any, way: Way) -> list[str]:
 def _serves(trace: Any, way: Way, stack: str) -> bool:
     if methods()[way.name].refusal(trace, stack):
         return False
-    # Options may narrow what the method serves; nothing is computed yet.
+    # Options may narrow the traces that a method serves; nothing is computed yet.
     if way.options:
         try:
             way(trace, stack)
@@ -88,7 +88,7 @@ def _serves(trace: Any, way: Way, stack: str) -> bool:
     return True
 
 
-def apart(found: Any, expected: Any) -> float:
+def apart(actual: Any, expected: Any) -> float:
     """Return the largest difference relative to the largest number."""
-    found, expected = np.asarray(found, np.float64), np.asarray(expected, np.float64)
-    return float(np.abs(found - expected).max() / max(np.abs(expected).max(), 1e-30))
+    actual, expected = np.asarray(actual, np.float64), np.asarray(expected, np.float64)
+    return float(np.abs(actual - expected).max() / max(np.abs(expected).max(), 1e-30))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="module", params=["llama", "minilm"])
 def authors(shared: Path, request: pytest.FixtureRequest) -> Any:
-    """(trace, target, arrays) of what the authors' rules made of a model's attention and its gradients."""
+    """(trace, target, arrays) of the authors' rules on a model's attention and its gradients."""
     folder = shared / "reference" / "lrp"
     arrays = np.load(folder / f"iccv2021_{request.param}.npz")
     if request.param == "llama":
@@ -56,7 +56,7 @@ def test_signed_attention_equals_attention_times_its_gradient(authors: Any) -> N
 def test_the_loss_turns_with_the_probability(authors: Any) -> None:
     trace, target, _ = authors
     loss, score = (aw.signed_attention(trace, target, of=of) for of in ("loss", "score"))
-    assert np.abs(loss.values - score.values).max() > 1e-4, "the normaliser has a gradient of its own"
+    assert np.abs(loss.values - score.values).max() > 1e-4, "the normaliser has a gradient, too"
     foil = target + 1
     contrasts = [aw.signed_attention(trace, target, foil=foil, of=of).values for of in ("loss", "score")]
     scale = np.abs(contrasts[1]).max()
@@ -97,7 +97,7 @@ def test_the_earlier_rule_weights_gradients_with_the_relevance_of_attention() ->
     state = np.eye(len(trace.tokens))
     for layer in range(2):
         relevance = ruled.product("self", layer)
-        # What a head writes is attention times values: half of its relevance is attention's.
+        # A head writes attention times values: half of its relevance is attention's.
         np.testing.assert_allclose(2 * relevance.sum(-1), heads.layer(layer)[:, 0], atol=1e-6)
         state = state + (plain.gradients["self"][layer] * relevance).clip(min=0).mean(0) @ state
     result = aw.chefer(trace, 1, rule="cvpr2021")
@@ -141,10 +141,10 @@ def test_encoder_decoder_relevance_follows_equations_7_to_10() -> None:
     result = aw.chefer(trace, target)
     np.testing.assert_allclose(result.map.layer(1), across, atol=1e-6 * across.max())
     np.testing.assert_allclose(result.values, across[1], atol=1e-6 * across.max())
-    own = aw.chefer(trace, target, stack="decoder")
-    np.testing.assert_allclose(own.values, read[1], atol=1e-6)
+    decoded = aw.chefer(trace, target, stack="decoder")
+    np.testing.assert_allclose(decoded.values, read[1], atol=1e-6)
     assert result.labels == trace.axes("encoder")[0].tokens
-    assert own.labels == trace.axes("decoder")[0].tokens
+    assert decoded.labels == trace.axes("decoder")[0].tokens
 
 
 def test_the_row_is_where_the_target_is_read() -> None:

@@ -1,4 +1,4 @@
-"""Relevance sums to what it explains in every architecture that is believed; the check notices otherwise."""
+"""Relevance sums to the explained number in every trusted architecture; the check notices otherwise."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_the_target_is_the_score_without_biases() -> None:
     verdict = check_conservation(model)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            # What the embeddings add comes before the first block.
+            # The embeddings' part comes before the first block.
             if name.endswith("bias") and "embeddings" not in name:
                 parameter.zero_()
         logits = model(made_up(model)["input_ids"][None]).logits[0, -1]
@@ -172,7 +172,7 @@ def test_weights_that_say_nothing_without_biases_are_checked_with_random_ones(na
     assert verdict.conserved, verdict
     assert abs(verdict.target) > 1e-4
     assert state_of(model) == before
-    # A module of the reader's own is not in a new model of the class: that one proves nothing.
+    # A user's module is not in a new model of the class, which proves nothing.
     model = copy.deepcopy(model)
     block = model.transformer.h[0] if name == "dyck" else model.bert.encoder.layer[0].output
     part = "mlp" if name == "dyck" else "dense"

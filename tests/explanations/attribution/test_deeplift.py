@@ -17,7 +17,7 @@ from tests.tracing import tiny
 from tests.tracing.families import FAMILIES
 from tests.tracing.test_borrow import state_of
 
-WRITES = {"BERT", "RoBERTa", "DistilBERT", "ALBERT", "ModernBERT"}  # they predict a token at every place
+WRITES = {"BERT", "RoBERTa", "DistilBERT", "ALBERT", "ModernBERT"}  # they predict a token at every position
 TEN = ("BERT", "RoBERTa", "ALBERT", "ModernBERT", "GPT-2", "GPT-NeoX", "OPT", "Llama", "Qwen3", "Gemma 2")
 COMPLETE = (*TEN, "DistilBERT", "Gemma 3", "Cohere", "Granite", "T5", "Whisper", "ViT")
 IDS = [5, 17, 31, 9]

@@ -1,4 +1,4 @@
-"""Gradients of what a stack reads, where pictures and soft prompts stand among the tokens of a text."""
+"""Gradients of the inputs of a stack, where pictures and soft prompts stand among the tokens of a text."""
 
 from __future__ import annotations
 
@@ -59,23 +59,23 @@ def traced(model: Any, inputs: dict[str, torch.Tensor]) -> Any:
 
 
 def at_entry(model: Any, blocks: Any, run: Any, target: int) -> np.ndarray:
-    """Return input times gradient of a logit at what the first block reads [token], by autograd."""
-    kept: list[torch.Tensor] = []
+    """Return input times gradient of a logit at the input of the first block [token], by autograd."""
+    read: list[torch.Tensor] = []
 
     def leaf(_: Any, args: Any, kwargs: Any) -> Any:
         states = args[0] if args else kwargs["hidden_states"]
-        kept.append(states.detach().clone().requires_grad_())
+        read.append(states.detach().clone().requires_grad_())
         if args:
-            return (kept[0], *args[1:]), kwargs
-        return args, kwargs | {"hidden_states": kept[0]}
+            return (read[0], *args[1:]), kwargs
+        return args, kwargs | {"hidden_states": read[0]}
 
     handle = blocks[0].register_forward_pre_hook(leaf, with_kwargs=True)
     logits = run(model)
     handle.remove()
     logits[0, -1, target].backward()
-    gradient = kept[0].grad
+    gradient = read[0].grad
     assert gradient is not None
-    return (kept[0] * gradient).sum(-1)[0].detach().numpy()
+    return (read[0] * gradient).sum(-1)[0].detach().numpy()
 
 
 def test_patches_inside_a_text_have_the_gradient_of_what_is_put_there() -> None:
@@ -119,10 +119,10 @@ def test_a_soft_prompt_is_read_with_its_text(family: str, kind: str) -> None:
     np.testing.assert_allclose(result.values, expected, atol=1e-5)
     assert result.labels[:3] == ("[P0]", "[P1]", "[P2]")
     assert "positions: soft prompt 0 to 2; tokens 3 to 10" in repr(trace.anatomy)
-    # The word's logit is read in its own row, after the prompt.
+    # The word's logit is read in the word's row, after the prompt.
     named = aw.saliency(trace, aw.targets.token(7, position=5))
-    own = aw.saliency(trace, lambda out: out.logits[:, 5, 7])
-    np.testing.assert_array_equal(named.values, own.values)
+    by_row = aw.saliency(trace, lambda out: out.logits[:, 5, 7])
+    np.testing.assert_array_equal(named.values, by_row.values)
 
 
 def test_the_inputs_of_a_module_are_measured_from_zero() -> None:
@@ -141,7 +141,7 @@ def test_the_inputs_of_a_module_are_measured_from_zero() -> None:
 
 
 def test_a_class_activation_map_is_of_the_last_layer_that_counts() -> None:
-    # LLaVA reads the last block but one of its vision tower.
+    # LLaVA reads the second to last block of its vision tower.
     trace = seen()
     result = aw.vision.grad_cam(trace)
     assert result.provenance["layer"] == aw.vision.grad_cam(trace, layer=-2).provenance["layer"]

@@ -22,7 +22,7 @@ def test_every_generated_token_is_explained_where_it_was_predicted(answered):
     scores = aw.input_x_gradient(answered, target=targets)
     assert scores.shape == (3, len(answered.tokens))
     assert scores.target == answered.tokens[start:]
-    assert not scores.values[0, start:].any()  # what came later said nothing
+    assert not scores.values[0, start:].any()  # later tokens have no part
     assert type(scores.view()).__name__ == "RelevanceMap"
 
 

@@ -34,9 +34,9 @@ def classified() -> Any:
     return aw.trace(random_classifier().double(), tiny.wordpiece(), "the cat sat")
 
 
-def close(found: Any, expected: Any, tolerance: float = 1e-5) -> bool:
+def close(actual: Any, expected: Any, tolerance: float = 1e-5) -> bool:
     scale = np.abs(expected).max()
-    return bool(np.abs(np.asarray(found) - expected).max() <= tolerance * scale)
+    return bool(np.abs(np.asarray(actual) - expected).max() <= tolerance * scale)
 
 
 @pytest.mark.parametrize("reduce", ["sum", "mean", "l1", "l2"])
@@ -53,7 +53,7 @@ def test_integrated_gradients_equal_captum(captum: Any, name: str, baseline: Any
     result = aw.integrated_gradients(trace, 19, baseline=baseline, steps=steps)
     expected = arrays[f"ig.{name}.n{steps}.sum"]
     assert close(result.values, expected)
-    # captum's delta is the sum less the change; a residual is what is missing.
+    # captum's delta is the sum less the change; a residual is the missing part.
     assert result.residual == pytest.approx(-float(arrays[f"ig.{name}.n{steps}.delta"][0]), abs=1e-4)
     assert result.provenance["change"] == pytest.approx(expected.sum() + result.residual, abs=1e-4)
     l2 = aw.integrated_gradients(trace, 19, baseline=baseline, steps=steps, reduce="l2")

@@ -1,4 +1,4 @@
-"""Relevance against the authors' code, and what a reader of `aw.lrp` may rely on."""
+"""Relevance against the authors' code, and the guarantees of `aw.lrp`."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from tests.tracing.test_frames import Bins, noise
 IDS = [5, 17, 31, 9]
 
 
-def apart(found: Any, expected: Any) -> float:
-    return float(np.abs(np.asarray(found, np.float64) - expected).max())
+def apart(actual: Any, expected: Any) -> float:
+    return float(np.abs(np.asarray(actual, np.float64) - expected).max())
 
 
 # The authors' numbers
@@ -90,7 +90,7 @@ def test_the_verb_agrees_with_the_keys_once_it_is_contrasted(smollm2):
     assert all(abs(value) < 0.14 for token, value in by_token.items() if token not in ("␣keys", "␣wall"))
 
 
-# What is said of the sum
+# Notes about the sum
 
 
 def test_cp_lrp_sums_to_the_logit_at_every_layer(tiny_llama_trace):
@@ -157,7 +157,7 @@ def test_several_targets_are_the_same_one_by_one_and_from_one_pass():
     passes.clear()
     together = lrp(result, [7, 11, 13], 5)
     handle.remove()
-    assert len(passes) == 2, "one to try the model with its hook, and one for all targets"
+    assert len(passes) == 2, "a trial of the model with its hook, and a pass for all targets"
     assert together.shape == (3, 4)
     assert together.map.shape == (3, 3, 4)
     for number, target in enumerate((7, 11, 13)):
@@ -239,7 +239,7 @@ def test_a_transcribers_sound_is_read_by_bin_beside_the_tokens_of_its_text():
     wanted = np.sort(relevance.numpy().ravel())
     np.testing.assert_allclose(np.sort(by_bin.values), wanted, atol=1e-4 * largest)
     assert by_frame.values.sum() == pytest.approx(float(relevance.sum()), abs=1e-3 * largest)
-    # The tokens of the text have the rest of what reaches inputs, as where gradients end at the blocks.
+    # The tokens of the text have the rest of the inputs' relevance, as where gradients end at the blocks.
     told = by_bin.provenance["conservation"]["sum"][0] - by_bin.values.sum()
     assert told == pytest.approx(lrp(result, 7, at="block", stack="decoder").values.sum(), rel=1e-4)
 
@@ -303,7 +303,7 @@ def test_two_threads_do_not_disturb_each_other():
         thread.join()
     after = [model(torch.tensor([IDS]), use_cache=False).logits.detach() for model in models]
     assert not wrong
-    assert all(torch.equal(one, other) for one, other in zip(plain, after, strict=True))
+    assert all(torch.equal(first, second) for first, second in zip(plain, after, strict=True))
 
 
 # Trust
@@ -386,8 +386,8 @@ def test_biases_that_are_ignored_leave_cp_lrp_nothing_to_miss():
     for parameter in model.parameters():
         parameter.data += 0.1 * torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
     result = trace(model, None, IDS)
-    kept, ignored = (lrp(result, 7, rule="cp_lrp", bias=bias) for bias in ("absorb", "ignore"))
-    assert abs(kept.residual) > 0.05
+    absorbed, ignored = (lrp(result, 7, rule="cp_lrp", bias=bias) for bias in ("absorb", "ignore"))
+    assert abs(absorbed.residual) > 0.05
     assert abs(ignored.residual) < 1e-9
     assert np.isfinite(lrp(result, 7, bias="ignore").values).all()
 
@@ -442,10 +442,10 @@ def test_a_relu_layer_with_and_without_its_bias_in_the_denominators():
         layer[0].weight.copy_(torch.tensor([[1.0, 2.0, -1.0], [0.0, 1.0, 1.0]]))
         layer[0].bias.copy_(torch.tensor([0.5, -1.0]))
     result = trace_module(layer, [1.0, 2.0, 3.0], labels=["a", "b", "c"], outputs=["up", "down"])
-    kept = lrp(result, ["up", "down"])
-    assert kept.labels == ("a", "b", "c")
-    np.testing.assert_allclose(kept.values, [[1, 4, -3], [0, 2, 3]], atol=1e-6)
-    assert kept.residual == pytest.approx((0.5, -1.0))
+    absorbed = lrp(result, ["up", "down"])
+    assert absorbed.labels == ("a", "b", "c")
+    np.testing.assert_allclose(absorbed.values, [[1, 4, -3], [0, 2, 3]], atol=1e-6)
+    assert absorbed.residual == pytest.approx((0.5, -1.0))
     # z = (2.5, 4); without the bias the contributions (1, 4, -3) and (0, 2, 3) are shares of 2 and 5.
     ignored = lrp(result, ["up", "down"], bias="ignore")
     np.testing.assert_allclose(ignored.values, [[1.25, 5, -3.75], [0, 1.6, 2.4]], atol=1e-6)
@@ -505,4 +505,4 @@ def test_the_former_keyword_layers_warns_and_selects_layers_of_the_map() -> None
     np.testing.assert_array_equal(former.map.layer(2), now.layer(2))
     with pytest.warns(DeprecationWarning, match="lrp: layers"):
         both = lrp([result, result], 7, layers=1)
-    assert [one.map.layers for one in both] == [(1,), (1,)]
+    assert [each.map.layers for each in both] == [(1,), (1,)]

@@ -81,9 +81,9 @@ def test_a_heads_relevance_is_that_of_its_part_of_the_output_projections_input(
     assert heads.axis_names == ("layer", "head", "query", "key")
     assert heads.shape == (1, 4, 1, 4)
     name = "model.layers.1.self_attn.o_proj"
-    place = HookPoint(name, name, "input")
+    point = HookPoint(name, name, "input")
     at = propagate(
-        llama, lambda outputs: [outputs.logits[:, -1, 7]], "test", rule="attnlrp", hook_points=[place]
+        llama, lambda outputs: [outputs.logits[:, -1, 7]], "test", rule="attnlrp", hook_points=[point]
     )
     expected = (at.values[name] * at.gradients[name][0]).unflatten(-1, (4, -1)).sum(-1).T
     np.testing.assert_allclose(heads.layer(1)[:, 0], expected, atol=1e-7)

@@ -1,4 +1,4 @@
-"""Occlusion and sampled Shapley values: by hand, and by their own properties."""
+"""Occlusion and sampled Shapley values: by hand, and by their axioms."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def classified() -> Any:
     return aw.trace(random_classifier().double(), tiny.wordpiece(), "unbelievable cat")
 
 
-def score(trace: Any, kept: set[int], baseline: int) -> float:
-    """Return logit 1 with every token that is not kept replaced."""
+def score(trace: Any, remaining: set[int], baseline: int) -> float:
+    """Return logit 1 with all other tokens than the remaining replaced."""
     ids = trace.inputs["input_ids"].clone()
-    ids[0, [token for token in range(ids.shape[1]) if token not in kept]] = baseline
+    ids[0, [token for token in range(ids.shape[1]) if token not in remaining]] = baseline
     with torch.no_grad():
         return float(trace.model(**(dict(trace.inputs) | {"input_ids": ids})).logits[0, 1])
 
@@ -67,11 +67,11 @@ def test_shapley_values_sum_to_the_change_and_near_the_exact_ones(classified: An
     exact = np.zeros(len(words))
     orders = list(permutations(range(len(words))))
     for order in orders:
-        kept: set[int] = set()
+        remaining: set[int] = set()
         for word in order:
-            before = score(classified, kept, 4)
-            kept = kept | set(words[word])
-            exact[word] += (score(classified, kept, 4) - before) / len(orders)
+            before = score(classified, remaining, 4)
+            remaining = remaining | set(words[word])
+            exact[word] += (score(classified, remaining, 4) - before) / len(orders)
     before = torch.get_rng_state()
     result = aw.shapley_sampling(classified, 1, baseline="mask", unit="word", samples=200, batch_size=8)
     assert torch.equal(torch.get_rng_state(), before)
@@ -128,19 +128,19 @@ def test_bad_input_is_said(classified: Any, method: Any, monkeypatch: pytest.Mon
 def exact_shapley(trace: Any, spans: Any) -> np.ndarray:
     """Return Shapley values of the spans for logit 1, from all orders."""
     values = np.zeros(len(spans))
-    known: dict[frozenset[int], float] = {}
+    scores: dict[frozenset[int], float] = {}
 
-    def of(kept: frozenset[int]) -> float:
-        if kept not in known:
-            known[kept] = score(trace, set(kept), 4)
-        return known[kept]
+    def of(remaining: frozenset[int]) -> float:
+        if remaining not in scores:
+            scores[remaining] = score(trace, set(remaining), 4)
+        return scores[remaining]
 
     orders = list(permutations(range(len(spans))))
     for order in orders:
-        kept: frozenset[int] = frozenset()
+        remaining: frozenset[int] = frozenset()
         for element in order:
-            values[element] += (of(kept | set(spans[element])) - of(kept)) / len(orders)
-            kept = kept | set(spans[element])
+            values[element] += (of(remaining | set(spans[element])) - of(remaining)) / len(orders)
+            remaining = remaining | set(spans[element])
     return values
 
 

@@ -1,4 +1,4 @@
-"""Where a picture is put into a text, attributions end at what the language model reads."""
+"""Where a picture is put into a text, attributions end at the inputs of the language model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What comes after a generated token is not read by it: left out of every picture, never painted as zeros."""
+"""Tokens after a generated token are not read by it: left out of every picture, never painted as zeros."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def rows(answered: Any) -> Any:
 
 
 def shown(view: Any, inside: str = "", layer: int = 0) -> Any:
-    """Return what the browser is sent of what a view shows."""
+    """Return the data of a view as the browser receives it."""
     key = view.options["method"] + inside
     source = next(s for s in view.store.sources() if (s.method, s.unit) == (key, "token"))
     tile = source.tile(layer, "-")
@@ -44,7 +44,7 @@ def test_rows_keep_their_reach_when_chosen_saved_and_read_by_words(rows: Any, tm
     assert rows.mean().reach == (6,)
     assert aw.load(rows.save(tmp_path / "rows.safetensors")).reach == rows.reach
     pairs = aw.results.Unit("pair", ("a", "b", "c", "d"), ((0, 1), (2, 3), (4, 5), (6,)), (False,) * 4)
-    # A pair of which one was read counts as read.
+    # A pair counts as read where either token was.
     assert rows.to(pairs).beyond().tolist()[0] == [False, False, True, True]
     assert rows.to(pairs).beyond().tolist()[1] == [False, False, False, True]
 

@@ -1,4 +1,4 @@
-"""A text that is too long for the memory: fewer inputs at a time, and what to do where one does not fit."""
+"""A text that is too long for the memory: fewer inputs at a time, and advice where none fits."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WITHOUT_GRADIENTS = [pytest.param(method, marks=captum) for method in ("occlusio
 
 
 @pytest.fixture
-def found() -> Any:
+def traced() -> Any:
     """A trace whose architecture was tried already."""
     trace = aw.trace(random_classifier(), tiny.wordpiece(), "the cat sat on the mat")
     aw.lrp(trace)
@@ -29,10 +29,10 @@ def found() -> Any:
 
 
 @pytest.fixture
-def batches(found: Any) -> Any:
+def batches(traced: Any) -> Any:
     """How many inputs each pass of the model ran."""
     seen: list[int] = []
-    handle = found.model.bert.embeddings.register_forward_hook(lambda *args: seen.append(len(args[-1])))
+    handle = traced.model.bert.embeddings.register_forward_hook(lambda *args: seen.append(len(args[-1])))
     yield seen
     handle.remove()
 
@@ -42,30 +42,30 @@ def room(monkeypatch: pytest.MonkeyPatch, size: float) -> None:
 
 
 def test_integrated_gradients_take_as_many_points_as_there_is_room_for(
-    found: Any, batches: list[int], monkeypatch: pytest.MonkeyPatch
+    traced: Any, batches: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = aw.integrated_gradients(found, [0, 2], steps=12, batch_size=12)
+    whole = aw.integrated_gradients(traced, [0, 2], steps=12, batch_size=12)
     assert max(batches) == 12
     batches.clear()
-    # Half of what is free may be used.
-    room(monkeypatch, 2 * 5 * memory.graph_bytes(found.model, found))
-    chunked = aw.integrated_gradients(found, [0, 2], steps=12, batch_size=12)
+    # Half of the free memory may be used.
+    room(monkeypatch, 2 * 5 * memory.graph_bytes(traced.model, traced))
+    chunked = aw.integrated_gradients(traced, [0, 2], steps=12, batch_size=12)
     assert max(batches) == 5
     np.testing.assert_allclose(chunked.values, whole.values, atol=1e-6)
 
 
 def test_more_targets_than_can_be_held_are_taken_in_parts(
-    found: Any, monkeypatch: pytest.MonkeyPatch
+    traced: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = aw.integrated_gradients(found, [0, 1, 2], steps=4)
+    whole = aw.integrated_gradients(traced, [0, 1, 2], steps=4)
     passes: list[int] = []
-    handle = found.model.register_forward_pre_hook(lambda *_: passes.append(1))
-    aw.saliency(found)  # compares the model that has a hook now
+    handle = traced.model.register_forward_pre_hook(lambda *_: passes.append(1))
+    aw.saliency(traced)  # compares the model that has a hook now
     passes.clear()
     monkeypatch.setattr(
-        embedding_gradients, "_MEAN_BYTES", 8 * 12 * len(found.tokens) * 2
+        embedding_gradients, "_MEAN_BYTES", 8 * 12 * len(traced.tokens) * 2
     )  # two targets' gradients
-    parts = aw.integrated_gradients(found, [0, 1, 2], steps=4)
+    parts = aw.integrated_gradients(traced, [0, 1, 2], steps=4)
     handle.remove()
     assert len(passes) == 1 + 2 + 1  # the text, its way twice, the baseline
     np.testing.assert_allclose(parts.values, whole.values, atol=1e-7)
@@ -74,40 +74,42 @@ def test_more_targets_than_can_be_held_are_taken_in_parts(
 
 @pytest.mark.parametrize("name", WITHOUT_GRADIENTS)
 def test_what_is_taken_away_together_has_room(
-    name: str, found: Any, batches: list[int], monkeypatch: pytest.MonkeyPatch
+    name: str, traced: Any, batches: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     method = getattr(aw, name)
-    whole = method(found, 1)
+    whole = method(traced, 1)
     batches.clear()
-    room(monkeypatch, 2 * 3 * memory.pass_bytes(found.model, found))
-    chunked = method(found, 1)
+    room(monkeypatch, 2 * 3 * memory.pass_bytes(traced.model, traced))
+    chunked = method(traced, 1)
     assert max(batches) == 3
     np.testing.assert_allclose(chunked.values, whole.values, atol=1e-6)
 
 
 @pytest.mark.parametrize("method", [*ONE_PASS, aw.integrated_gradients])
 def test_one_pass_that_cannot_fit_is_refused_before_it_runs(
-    method: Any, found: Any, batches: list[int], monkeypatch: pytest.MonkeyPatch
+    method: Any, traced: Any, batches: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    room(monkeypatch, memory.pass_bytes(found.model, found))
+    room(monkeypatch, memory.pass_bytes(traced.model, traced))
     said = rf"{method.__name__} keeps the whole pass .* over 8 tokens .* GB are free.* shorter text"
     with pytest.raises(ValueError, match=said) as error:
-        method(found, [0] if method is aw.lrp else 0)
+        method(traced, [0] if method is aw.lrp else 0)
     assert "aw.occlusion keeps no pass" in str(error.value)
     assert not [size for size in batches if size > 1]
 
 
 @pytest.mark.parametrize("name", WITHOUT_GRADIENTS)
-def test_without_a_way_back_less_is_asked_for(name: str, found: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    method, need = getattr(aw, name), memory.pass_bytes(found.model, found)
-    assert need < memory.graph_bytes(found.model, found)
+def test_without_a_way_back_less_is_asked_for(
+    name: str, traced: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    method, need = getattr(aw, name), memory.pass_bytes(traced.model, traced)
+    assert need < memory.graph_bytes(traced.model, traced)
     room(monkeypatch, need / 2)
     with pytest.raises(ValueError, match=rf"{name} runs Bert\w+: over 8 tokens that takes about") as error:
-        method(found)
+        method(traced)
     assert "way back" not in str(error.value)
 
 
-def test_a_chunk_that_fails_on_its_way_back_is_told_what_to_do(found: Any) -> None:
+def test_a_chunk_that_fails_on_its_way_back_is_told_what_to_do(traced: Any) -> None:
     class Burst(torch.autograd.Function):
         @staticmethod
         def forward(_: Any, x: torch.Tensor) -> torch.Tensor:
@@ -118,4 +120,4 @@ def test_a_chunk_that_fails_on_its_way_back_is_told_what_to_do(found: Any) -> No
             raise torch.OutOfMemoryError("out of memory")
 
     with pytest.raises(ValueError, match=r"saliency keeps the whole pass.*Take a shorter text"):
-        aw.saliency(found, lambda outputs: Burst.apply(outputs.logits[:, 0]))
+        aw.saliency(traced, lambda outputs: Burst.apply(outputs.logits[:, 0]))

@@ -1,4 +1,4 @@
-"""aw.surprisal: -log p of what stands there, in bits or nats, by token and by word."""
+"""aw.surprisal: -log p of the tokens of the text, in bits or nats, by token and by word."""
 
 from __future__ import annotations
 

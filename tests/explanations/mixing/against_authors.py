@@ -81,6 +81,6 @@ def numbers(shared: Path, file: str) -> Any:
     return np.load(shared / "reference" / "mixing" / f"{file}__float64.npz")
 
 
-def relative(found: Any, expected: Any) -> float:
+def relative(actual: Any, expected: Any) -> float:
     """Return the largest difference, cell by cell, relative to the expected number."""
-    return float((np.abs(np.asarray(found, np.float64) - expected) / np.abs(expected)).max())
+    return float((np.abs(np.asarray(actual, np.float64) - expected) / np.abs(expected)).max())

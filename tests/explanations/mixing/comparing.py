@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 EXACT = 1e-9
-# A reference that is stored in float32: half a unit in the last place of a number, relative to it.
+# A reference that is stored in float32: half a unit of a number's last digit, relative to it.
 ROUNDED = 6e-8
 
 
@@ -29,12 +29,12 @@ class Comparison:
         file: Name of the file, without its precision.
         quantity: Part of the keys after the input's name.
         ours: The call, for people.
-        found: Takes a trace, returns a map, attributions or an array. Where `asks`, it also takes a function
-            that gives another quantity of the file for the same input: what the authors asked.
+        compute: Takes a trace and returns a map, attributions or an array; if `asks`, also takes a function
+            that gives another quantity of the file for the same input: the authors' question.
         single: By how much results of float32 models may differ.
         double: By how much results of float64 models may differ.
         relative: Whether differences are relative, number by number, rather than absolute.
-        why: What keeps the tolerances from being smaller; "" where single precision does.
+        why: The reason why the tolerances are not smaller; "" for single precision.
         layer: Which layer is compared; None for all.
         slow: Whether it is compared by the script alone.
     """
@@ -42,7 +42,7 @@ class Comparison:
     file: str
     quantity: str
     ours: str
-    found: Callable[..., Any]
+    compute: Callable[..., Any]
     single: float
     double: float
     relative: bool = False
@@ -73,10 +73,10 @@ class Comparison:
         return worst
 
     def _ours(self, trace: Any, beside: Callable[[str], np.ndarray]) -> np.ndarray:
-        kept = _computed.setdefault(trace, {})
-        if self.ours not in kept:
-            kept[self.ours] = plain(self.found(trace, beside) if self.asks else self.found(trace))
-        result = kept[self.ours]
+        computed = _computed.setdefault(trace, {})
+        if self.ours not in computed:
+            computed[self.ours] = plain(self.compute(trace, beside) if self.asks else self.compute(trace))
+        result = computed[self.ours]
         return result if self.layer is None else result[self.layer]
 
 
@@ -89,15 +89,15 @@ def _beside(expected: Any, name: str, quantity: str) -> np.ndarray:
     return result
 
 
-def plain(found: Any) -> np.ndarray:
+def plain(values: Any) -> np.ndarray:
     """Return the numbers of an explanation, a tensor or an array, as they come but for their type."""
-    if isinstance(found, Explanation):
-        found = found.values
-    return np.asarray(found.detach().cpu() if hasattr(found, "detach") else found, dtype=np.float64)
+    if isinstance(values, Explanation):
+        values = values.values
+    return np.asarray(values.detach().cpu() if hasattr(values, "detach") else values, dtype=np.float64)
 
 
 def models(shared: Path, dtype: str) -> Callable[[str], dict[str, Any]]:
-    """Return what gives the traces that a file is about, each made once."""
+    """Return a function that gives the traces of a file, each made once."""
 
     @functools.cache
     def of(model: str) -> dict[str, Any]:
@@ -134,16 +134,18 @@ HEADS = (
 )
 
 
-def row(one: Comparison, single: float, double: float) -> str:
+def row(comparison: Comparison, single: float, double: float) -> str:
     """Return a comparison as a line of the table in docs/accuracy.md."""
     measured_here = (f"{off:.1e}" if off else "0" for off in (single, double))
-    return f"{stated(one)} {' | '.join(measured_here)} | {one.why} |"
+    return f"{stated(comparison)} {' | '.join(measured_here)} | {comparison.why} |"
 
 
-def stated(one: Comparison) -> str:
+def stated(comparison: Comparison) -> str:
     """Return the part of that line which no machine changes."""
-    relative = " *rel*" if one.relative else ""
-    bounds = (f"{bound:.0e}{relative}".replace("e-0", "e-") for bound in (one.single, one.double))
-    call = one.ours if one.layer is None else f"{one.ours}.layer({one.layer})"
-    cells = (one.file, one.quantity, f"`{call}`", *bounds)
+    relative = " *rel*" if comparison.relative else ""
+    bounds = (
+        f"{bound:.0e}{relative}".replace("e-0", "e-") for bound in (comparison.single, comparison.double)
+    )
+    call = comparison.ours if comparison.layer is None else f"{comparison.ours}.layer({comparison.layer})"
+    cells = (comparison.file, comparison.quantity, f"`{call}`", *bounds)
     return f"| {' | '.join(cells)} |"

@@ -1,4 +1,4 @@
-"""What is compared with the authors' numbers, file by file: by which call, how closely, and why no closer."""
+"""Comparisons with the authors' numbers, file by file: by which call, how closely, and why no closer."""
 
 from __future__ import annotations
 

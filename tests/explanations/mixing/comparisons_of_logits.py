@@ -1,4 +1,4 @@
-"""What is compared with the authors' numbers of logits taken apart; the tests of these methods hold it."""
+"""Comparisons with the authors' numbers of logits taken apart, for the tests of these methods."""
 
 from __future__ import annotations
 
@@ -62,27 +62,27 @@ def _pair(beside: Beside) -> list[int]:
 
 
 def _taken_apart(row: str) -> Callable[[Any, Beside], np.ndarray]:
-    """Return what gives rows of a direct logit attribution: one, or one of every layer."""
+    """Return a function that gives a row of a direct logit attribution, or such a row of every layer."""
 
-    def found(trace: Any, beside: Beside) -> np.ndarray:
+    def compute(trace: Any, beside: Beside) -> np.ndarray:
         direct = direct_logit_attribution(trace, _pair(beside))
         rows = dict(zip(direct.labels, direct.values.T, strict=True))
         return rows[row] if row in rows else np.stack([rows[f"{row} {layer}"] for layer in range(4)])
 
-    return found
+    return compute
 
 
 def _alti_logit(
     quantity: str,
     call: str,
-    found: Callable[[Any, Beside], Any],
+    compute: Callable[[Any, Beside], Any],
     *,
     single: float,
     double: float = EXACT,
     why: str = "",
 ) -> Comparison:
     return Comparison(
-        "tiny_gpt2_alti_logit", quantity, call, found, single, double, why=why, slow=True, asks=True
+        "tiny_gpt2_alti_logit", quantity, call, compute, single, double, why=why, slow=True, asks=True
     )
 
 
@@ -99,7 +99,7 @@ def _contrast(trace: Any, beside: Beside, **options: Any) -> np.ndarray:
 
 
 def _graph(number: int, quantity: str) -> Comparison:
-    def found(trace: Any) -> np.ndarray:
+    def compute(trace: Any) -> np.ndarray:
         graph = contribution_graph(trace, compat="authors")
         sides = {"attn_residual": "residual", "mlp": "mlp", "mlp_residual": "mlp_residual"}
         if quantity == "attn":
@@ -111,7 +111,7 @@ def _graph(number: int, quantity: str) -> Comparison:
         "tiny_gpt2_llmtt_contributions",
         f"l{number}/{quantity}",
         f'contribution_graph(trace, compat="authors"), layer {number}: {quantity.replace("_", " ")}',
-        found,
+        compute,
         1e-6,
         EXACT,
         slow=True,

@@ -13,7 +13,7 @@ from tests.explanations.mixing.comparisons import COMPARISONS
 if TYPE_CHECKING:
     from pathlib import Path
 
-# What is told of a logit in other words by quantities that are compared, and what checks the authors' code.
+# Quantities that follow from compared ones, and checks of the authors' code.
 IMPLIED = {
     "logits", "pooler_norm", "sum_over_tokens_minus_hidden_maxabs", "aggregated_vectors_last",  # DecompX
     "tokens_target_foil", "logits_last", "logit_aff_x_j", "logit_contrastive_nomix",  # ALTI-Logit
@@ -35,10 +35,12 @@ def test_every_number_of_every_file_is_compared(shared: Path) -> None:
     compared = {(item.file, item.quantity) for item in COMPARISONS}
     for path in sorted((shared / "reference" / "mixing").glob("*.npz")):
         file = path.name.rsplit("__float", 1)[0]
-        held = {key.split("/", 1)[1] for key in np.load(path) if "/" in key}
+        in_file = {key.split("/", 1)[1] for key in np.load(path) if "/" in key}
         result = {quantity for name, quantity in compared if name == file}
-        assert held - result <= (IMPLIED if file.startswith(("decompx", "tiny_gpt2_alti")) else set()), file
-        assert result <= held, file
+        assert in_file - result <= (IMPLIED if file.startswith(("decompx", "tiny_gpt2_alti")) else set()), (
+            file
+        )
+        assert result <= in_file, file
 
 
 def test_the_page_states_what_is_tested(root: Path) -> None:

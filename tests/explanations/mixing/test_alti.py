@@ -75,7 +75,7 @@ def test_a_sliding_window_leaves_what_it_hides_at_zero() -> None:
 
 @pytest.mark.slow
 def test_single_precision_holds_at_length(minilm) -> None:
-    """Sums of absolute values, one taken from the other, would miss by 3e-4 here."""
+    """Sums of absolute values, taken from each other, would miss by 3e-4 here."""
     model, _ = minilm
     ids = torch.randint(1000, 20000, (1, 160), generator=torch.Generator().manual_seed(0))
     exact = alti(trace(copy.deepcopy(model).double(), None, ids), layers=[0, 1, 2])
@@ -100,12 +100,12 @@ def test_a_decoders_reading_of_its_encoder_leaves_a_share_to_the_token_itself() 
     assert ((totals >= 0) & (totals < 1)).all()
     assert (totals > 0).any()
     assert "what the token keeps of itself" in cross.warning
-    own = alti(result, stack="decoder")
-    assert np.allclose(own.values.sum(-1), 1)
+    decoded = alti(result, stack="decoder")
+    assert np.allclose(decoded.values.sum(-1), 1)
     rolled = alti(result, stack="decoder", rolled_out=True)
     assert "what its blocks read from the encoder is left out" in rolled.warning
     assert "left out" in rollout(result, stack="decoder").warning
-    assert not own.warning
+    assert not decoded.warning
     with pytest.raises(ValueError, match=r"after=.norm2. needs blocks with self-attention"):
         alti(result, after="norm2", stack="cross")
     with pytest.raises(ValueError, match="needs a map of self-attention"):

@@ -31,7 +31,7 @@ CURVED = ("XLM-RoBERTa", "CamemBERT", "RoBERTa-PreLayerNorm", "XLM-RoBERTa-XL", 
 
 
 def _stirred(make, dtype: torch.dtype = torch.float64, **config):
-    """Return a tiny model whose biases and norms are none of the trivial ones it is made with."""
+    """Return a tiny model whose biases and norms are not the trivial initial values."""
     model = tiny.build(make)
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
@@ -122,12 +122,12 @@ def test_tracked_attributions_are_the_authors(shared, dtype) -> None:
             assert np.abs(apart.values - expected[f"{name}/alti_logit_contrastive"]).max() < tolerance
             # The authors' evaluation adds the difference of the initial logits to the last token.
             initial = expected[f"{name}/init_logit"]
-            own = expected[f"{name}/alti_logit_contrastive"].copy()
-            own[-1] += initial[0] - initial[1]
-            assert np.abs(alti_logit(traced, target, foil, compat=compat).values - own).max() < tolerance
+            contrast = expected[f"{name}/alti_logit_contrastive"].copy()
+            contrast[-1] += initial[0] - initial[1]
+            assert np.abs(alti_logit(traced, target, foil, compat=compat).values - contrast).max() < tolerance
 
 
-# What must hold on any model
+# Invariants of any model
 
 
 @pytest.mark.parametrize("family", [*FAMILIES])
@@ -146,16 +146,16 @@ def test_parts_sum_to_the_logit_in_every_family(family, dtype) -> None:
         direct = direct_logit_attribution(traced, targets)
         assert np.allclose(direct.values.sum(-1), scores, atol=1e-5)
         assert np.abs(direct.residual).max() < _tolerance(traced.model, dtype)
-        if dtype == torch.float64:  # in our own arithmetic nothing is missing at all
+        if dtype == torch.float64:  # our arithmetic leaves no residual at all
             row = position if position is None else position % len(traced.logits)
-            own = head_of(traced, "self", "test", row).recomputed(row)[[1, 2]].tolist()
+            recomputed = head_of(traced, "self", "test", row).recomputed(row)[[1, 2]].tolist()
             parts = [alti_logit(traced, target).provenance["parts"] for target in targets]
             sums = [sum(value for name, value in part.items() if name != "logit") for part in parts]
-            assert np.allclose(sums, own, atol=1e-9, rtol=0)
+            assert np.allclose(sums, recomputed, atol=1e-9, rtol=0)
 
 
 def _tolerance(model, dtype: torch.dtype) -> float:
-    """Most families' own norms compute in float32 in any precision, so that only they know more digits."""
+    """Norms of most families compute in float32 in any precision, so that only few give more digits."""
     if dtype == torch.float32:
         return 1e-5
     norms = [module for module in model.modules() if "Norm" in type(module).__name__]
@@ -316,8 +316,8 @@ def test_neither_batch_padding_nor_chunks_change_anything(family) -> None:
     ids = torch.tensor([[*IDS[:5], 0, 0, 0, 0], IDS])
     mask = torch.tensor([[1] * 5 + [0] * 4, [1] * 9])
     short, long = trace(model, None, {"input_ids": ids, "attention_mask": mask})
-    for result, own in ((short, IDS[:5]), (long, IDS)):
-        alone = trace(model, None, own)
+    for result, ids in ((short, IDS[:5]), (long, IDS)):
+        alone = trace(model, None, ids)
         assert np.allclose(alti_logit(result, 7).values, alti_logit(alone, 7).values, atol=2e-5)
         direct = direct_logit_attribution(result, 7, by="head")
         assert np.allclose(direct.values, direct_logit_attribution(alone, 7, by="head").values, atol=2e-5)
@@ -374,7 +374,7 @@ def test_it_leaves_and_comes_back(tmp_path) -> None:
     assert outcome.map.query_labels == (f"{outcome.target} rather than {outcome.foil}",)
 
 
-# What is refused
+# Refused input
 
 
 def test_wrong_targets_name_what_works() -> None:

@@ -21,7 +21,7 @@ def test_rows_are_shares_only_where_asked_for() -> None:
     rows = attention_norm(result, "enc", normalize="row")
     assert rows.stochastic
     assert np.allclose(rows.values.sum(-1), 1.0, atol=1e-6)
-    assert np.allclose(rows.to("word").values, rows.values)  # every id is a word of its own
+    assert np.allclose(rows.to("word").values, rows.values)  # every id is a word
 
 
 @pytest.mark.parametrize("family", [name for name in tiny.TEXT if name not in ("BERT", "RoBERTa")])
@@ -96,9 +96,9 @@ def test_a_decoder_that_reads_an_encoder_is_measured_on_both_sides() -> None:
     assert "the residual connection belongs to none of the tokens read" in reads["res"].warning
     assert not reads["attn"].warning
     assert attention_norm(result, per_head=True, stack="cross").shape == (2, 4, n_queries, n_keys)
-    own = attention_norm(result, "res_ln", stack="decoder")
-    assert own.causal
-    assert not own.warning
+    decoded = attention_norm(result, "res_ln", stack="decoder")
+    assert decoded.causal
+    assert not decoded.warning
     ratios = mixing_ratio(result, stack="cross")
     assert ((ratios.values > 0) & (ratios.values < 1)).all()
     assert np.allclose(mixing_ratio(result, "attn", stack="cross").values, 1)

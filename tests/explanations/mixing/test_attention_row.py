@@ -1,4 +1,4 @@
-"""Each step of a row follows from the one before, and the last one is what the model used."""
+"""Each step of a row follows from the step before, and the last step gives the model's weights."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NAMES = ("BERT", "GPT-2", "GPT-NeoX", "Llama", "Qwen3", "Gemma 2", "ModernBERT",
 
 
 def rows(trace):
-    """Some rows of every stack, layer and head: the first, one in the middle, the last."""
+    """Some rows of every stack, layer and head: the first, a middle row, the last."""
     for stack in trace.stacks:
         queries = len(trace.axes(stack)[0])
         for layer in range(trace.n_layers(stack)):

@@ -78,7 +78,7 @@ def test_every_sum_is_one_in_every_family(family, distance) -> None:
 
 @pytest.mark.parametrize("family", ["GPT-2", "Gemma 2", "GPT-NeoX", "BERT"])
 def test_shares_are_those_of_the_vectors_themselves(family) -> None:
-    """Every vector is made, and compared with the model's own states."""
+    """Every vector is made, and compared with the model's states."""
     traced = trace(tiny.build(tiny.TEXT[family]).double(), None, IDS)
     graph = contribution_graph(traced)
     block = block_of(traced, 1, "self", "test")

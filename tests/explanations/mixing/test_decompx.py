@@ -83,7 +83,7 @@ def _stack(traced: Any) -> str:
 
 
 def _in_double(model: Any) -> None:
-    """Let norms compute in the precision of what they read: many of a model's own round to float32."""
+    """Let norms compute in the precision of their input: many norms of models round to float32."""
     for module in model.modules():
         if type(module).__name__.endswith(("RMSNorm", "T5LayerNorm", "CohereLayerNorm")):
             norm = read_norm(module, len(module.weight), module.weight)

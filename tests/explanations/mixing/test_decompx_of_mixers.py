@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 IDS = [21, 34, 55, 47, 90, 63, 21, 30, 44, 70, 12, 9, 77]
 SPANS = tuple((token,) for token in range(len(IDS)))
-OWN = torch.eye(len(IDS))[:, :, None]  # every token is its own source [source, token, 1]
+SOURCES = torch.eye(len(IDS))[:, :, None]  # every token is a source [source, token, 1]
 TARGETS = [3, 5]
 FEED_FORWARD = re.compile(r"\.(mlp|feed_forward|experts|moe|block_sparse_moe|mlp_block|shared_mlp)\.")
-# transformers looks for a compiler in a process of its own.
+# transformers looks for a compiler in another process.
 KIMI = pytest.param("kimi_linear", marks=pytest.mark.slow)
 KERNELS = [
     *("mamba", "falcon_mamba", "mamba2", "jamba", "bamba", "falcon_h1", "granitemoehybrid", "qwen3_next"),
@@ -68,8 +68,8 @@ def test_where_tokens_are_their_own_sources_a_block_hands_on_what_its_mixers_add
     for block in frozen_blocks(trace, "self", "test", "half").blocks:
         run = mixed_block(trace, block.number, "self", "test")
         added = run.vectors(range(len(IDS))).transpose(0, 1)
-        expected = (added + OWN * block.hidden * run.residual_scale) * run.output_scale
-        _, vectors = block._mapped(OWN * block.hidden)
+        expected = (added + SOURCES * block.hidden * run.residual_scale) * run.output_scale
+        _, vectors = block._mapped(SOURCES * block.hidden)
         torch.testing.assert_close(vectors, expected, atol=2e-6 * float(expected.abs().max()), rtol=0)
 
 

@@ -109,11 +109,11 @@ def test_chefers_rows_keep_their_size(discard: Any, places: list[int], rule: Any
     layers.append(both @ np.linalg.inv(np.eye(n) + layers[0]) - np.eye(n))
     state = np.eye(n)
     for layer in layers:
-        kept = np.array([[0.0 if j in places else layer[i][j] for j in range(n)] for i in range(n)])
+        remaining = np.array([[0.0 if j in places else layer[i][j] for j in range(n)] for i in range(n)])
         for i in range(n):
-            left = sum(abs(value) for value in kept[i])
-            kept[i] *= sum(abs(value) for value in layer[i]) / left if left else 0
-        state = state + kept @ state
+            left = sum(abs(value) for value in remaining[i])
+            remaining[i] *= sum(abs(value) for value in layer[i]) / left if left else 0
+        state = state + remaining @ state
     result = aw.chefer(trace, 1, rule=(rule, {"clamp": clamp}), discard=discard)
     np.testing.assert_allclose(result.map.layer(1), state, rtol=1e-6, atol=1e-9)
     np.testing.assert_allclose(result.values, state[0], rtol=1e-6, atol=1e-9)
@@ -127,9 +127,9 @@ def test_chefer_leaves_out_tokens_of_the_source_that_the_decoder_reads() -> None
     assert whole.values[2] > 0
     assert result.values[2] == pytest.approx(0, abs=1e-15)
     assert (result.values[[0, 1, 3]] > 0).all()
-    own = aw.chefer(trace, target, stack="decoder", discard="first")
-    assert own.values[0] == pytest.approx(0, abs=1e-15)
-    assert own.values[1] >= 1  # its own, by the residual
+    decoded = aw.chefer(trace, target, stack="decoder", discard="first")
+    assert decoded.values[0] == pytest.approx(0, abs=1e-15)
+    assert decoded.values[1] >= 1  # the residual alone
 
 
 def test_words_are_left_out_where_words_are_followed() -> None:

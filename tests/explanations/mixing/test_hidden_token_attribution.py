@@ -17,12 +17,12 @@ from tests.tracing.families import needs
 IDS = [5, 17, 31, 9]
 
 
-def apart(found, expected):
-    return float(np.abs(found / expected - 1).max())
+def apart(actual, expected):
+    return float(np.abs(actual / expected - 1).max())
 
 
 def jacobian(given, stack, first, last):
-    """Return derivatives [query, width, key, width] by reverse mode, one output number at a time."""
+    """Return derivatives [query, width, key, width] by reverse mode, an output number at a time."""
     blocks = capture(given, stack, "test")
     start = blocks.layers[first].hidden.clone()
 

@@ -19,14 +19,14 @@ from tests.tracing.families import FAMILIES
 
 METHODS = {
     "attention_norm": attention_norm,
-    "N-Enc": lambda found, **options: attention_norm(found, "enc", **options),
-    "per head": lambda found, **options: attention_norm(found, per_head=True, **options),
-    "shares": lambda found, **options: attention_norm(found, "res", normalize="row", **options),
+    "N-Enc": lambda trace, **options: attention_norm(trace, "enc", **options),
+    "per head": lambda trace, **options: attention_norm(trace, per_head=True, **options),
+    "shares": lambda trace, **options: attention_norm(trace, "res", normalize="row", **options),
     "globenc": globenc,
     "alti": alti,
-    "alti, rolled out": lambda found, **options: alti(found, "l2", rolled_out=True, **options),
+    "alti, rolled out": lambda trace, **options: alti(trace, "l2", rolled_out=True, **options),
 }
-# Out of order, of several lengths, and one that a chunk of one element does not hold.
+# Out of order, of several lengths, and one longer than a chunk.
 SPANS = ((1, 2), (0,), (5, 3), (4, 6, 7))
 
 
@@ -39,17 +39,17 @@ def spans_of(n_tokens: int) -> tuple[tuple[int, ...], ...]:
     return (*SPANS, rest) if rest else SPANS
 
 
-def vectors(found: object, layer: int, stage: str) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """Return every token's vector in every other [query, key, dim], all held, and what they add up to."""
-    block = block_of(found, layer, "self", "test")
+def vectors(trace: object, layer: int, stage: str) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """Return every token's vector in every other [query, key, dim] and their sum."""
+    block = block_of(trace, layer, "self", "test")
     parts = parts_of(block, stage)
-    held = (
+    shares = (
         torch.einsum("hij,hjv,hvd->ijd", parts.weights, parts.values, parts.matrix) * parts.row[:, None, None]
     )
     if parts.residual is not None:
-        places = range(len(held))
-        held[places, places] += parts.residual
-    return held, block.middle if parts.reference is None else parts.reference
+        tokens = range(len(shares))
+        shares[tokens, tokens] += parts.residual
+    return shares, block.middle if parts.reference is None else parts.reference
 
 
 def by_hand(measured: np.ndarray, spans: tuple[tuple[int, ...], ...]) -> np.ndarray:
@@ -74,13 +74,13 @@ def test_a_unit_of_one_token_each_is_the_token_result(family: str, name: str) ->
 @pytest.mark.parametrize("stage", ["attn", "res", "res_ln", "enc"])
 def test_lengths_are_those_of_sums_of_vectors(family: str, stage: str) -> None:
     result = traced(family, torch.float64)
-    held, _ = vectors(result, 1, stage)
-    spans = spans_of(len(held))
-    summed = torch.stack([held[:, list(span)].sum(1) for span in spans], dim=1)
+    shares, _ = vectors(result, 1, stage)
+    spans = spans_of(len(shares))
+    summed = torch.stack([shares[:, list(span)].sum(1) for span in spans], dim=1)
     joint = attention_norm(result, stage, unit=unit_of(spans), layers=1)
     assert joint.shape == (1, len(spans), len(spans))
     assert apart(joint.layer(1), by_hand(summed.norm(dim=-1).numpy(), spans)) < 1e-6
-    # Adding lengths is another measure, and never a smaller one.
+    # A sum of lengths is another measure, and never smaller.
     added = attention_norm(result, stage, layers=1).to(unit_of(spans)).layer(1)
     assert (added - joint.layer(1)).min() > -1e-6
     assert apart(added, joint.layer(1)) > 1e-3
@@ -91,9 +91,9 @@ def test_lengths_are_those_of_sums_of_vectors(family: str, stage: str) -> None:
 @pytest.mark.parametrize("family", ["BERT", "Llama", "GPT-2", "ViT"])
 def test_contributions_are_those_of_sums_of_vectors(family: str, distance: str) -> None:
     result = traced(family, torch.float64)
-    held, whole = vectors(result, 1, "res_ln")
-    spans = spans_of(len(held))
-    summed = torch.stack([held[:, list(span)].sum(1) for span in spans], dim=1)
+    shares, whole = vectors(result, 1, "res_ln")
+    spans = spans_of(len(shares))
+    summed = torch.stack([shares[:, list(span)].sum(1) for span in spans], dim=1)
     power = int(distance[1])
     near = whole.norm(p=power, dim=-1)[:, None] - (summed - whole[:, None]).norm(p=power, dim=-1)
     near = near.clamp(min=0)
@@ -110,14 +110,14 @@ def test_long_spans_are_measured_without_a_vector_for_every_head_and_key() -> No
     ids = [(7 * index) % 60 + 3 for index in range(40)]
     result = trace(tiny.build(tiny.TEXT["BERT"]).double(), None, ids)
     spans = (tuple(range(30)), tuple(range(30, 40)))
-    held, whole = vectors(result, 0, "res_ln")
-    summed = torch.stack([held[:, list(span)].sum(1) for span in spans], dim=1)
+    shares, whole = vectors(result, 0, "res_ln")
+    summed = torch.stack([shares[:, list(span)].sum(1) for span in spans], dim=1)
     unit = unit_of(spans)
     lengths = attention_norm(result, "res_ln", unit=unit, layers=0).layer(0)
     assert apart(lengths, by_hand(summed.norm(dim=-1).numpy(), spans)) < 1e-6
     near = (whole.abs().sum(-1)[:, None] - (summed - whole[:, None]).abs().sum(-1)).clamp(min=0)
-    shares = by_hand((near / near.sum(-1, keepdim=True)).numpy(), spans)
-    assert apart(alti(result, unit=unit, layers=0).layer(0), shares) < 1e-6
+    expected = by_hand((near / near.sum(-1, keepdim=True)).numpy(), spans)
+    assert apart(alti(result, unit=unit, layers=0).layer(0), expected) < 1e-6
     zeroed = value_zeroing(result, unit=unit, layers=0)
     assert apart(zeroed.layer(0), value_zeroing(result, unit=unit, layers=0, chunk_size=1).layer(0)) < 1e-9
 
@@ -126,15 +126,15 @@ def test_long_spans_are_measured_without_a_vector_for_every_head_and_key() -> No
 def test_heads_one_by_one_are_added_as_well() -> None:
     result = traced("Llama", torch.float64)
     parts = parts_of(block_of(result, 0, "self", "test"), "attn")
-    held = torch.einsum("hij,hjv,hvd->hijd", parts.weights, parts.values, parts.matrix)
-    summed = torch.stack([held[:, :, list(span)].sum(2) for span in SPANS], dim=2).norm(dim=-1).numpy()
+    shares = torch.einsum("hij,hjv,hvd->hijd", parts.weights, parts.values, parts.matrix)
+    summed = torch.stack([shares[:, :, list(span)].sum(2) for span in SPANS], dim=2).norm(dim=-1).numpy()
     joint = attention_norm(result, per_head=True, unit=unit_of(SPANS), layers=0).layer(0)
     for head, rows in enumerate(summed):
         assert apart(joint[head], by_hand(rows, SPANS)) < 1e-6
 
 
 def test_the_whole_text_as_one_unit_is_the_sum_itself() -> None:
-    """One vector then, which is what they all add up to: nothing is farther, and nothing else has a share."""
+    """A single vector then, the sum of all: nothing is farther, and nothing else has a share."""
     result = traced("BERT", torch.float64)
     whole = unit_of((tuple(range(8)),))
     assert np.allclose(alti(result, unit=whole).values, 1.0)

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 IDS = [21, 34, 55, 47, 90, 63, 21, 30, 44, 70, 12, 9, 77]
 TARGETS = [3, 5]
 LAST_NORMS = ("norm", "norm_f", "embedding_norm")
-# transformers looks for a compiler in a process of its own.
+# transformers looks for a compiler in another process.
 KIMI = pytest.param("kimi_linear", marks=pytest.mark.slow)
-# Kernels of every kind, one or several mixers in a block, norms after mixers, scales, experts, soft caps.
+# Kernels of every kind, blocks with several mixers, norms after mixers, scales, experts, soft caps.
 KINDS = [
     *("mamba", "mamba2", "jamba", "falcon_h1", "qwen3_5_text", KIMI, "lfm2_moe", "lfm3"),
     *("recurrent_gemma", "granitemoehybrid", "olmo_hybrid", "bailing_hybrid"),
@@ -96,7 +96,7 @@ def test_what_a_token_adds_to_a_logit_is_its_reference_vector_through_the_last_n
     for number, module in enumerate(described["mixers"]):
         layer = int(next(part for part in module["module"].split(".") if part.isdigit()))
         vectors = torch.from_numpy(expected[f"{number}.F"])[-1]
-        # An RMS norm whose deviation is held multiplies every component by a factor.
+        # An RMS norm with a fixed deviation multiplies every component by a factor.
         wanted = (vectors * normed / state) @ unembedding.T
         np.testing.assert_allclose(by_layer.layer(layer), wanted.T, atol=1e-6)
 

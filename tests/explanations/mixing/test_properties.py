@@ -1,6 +1,6 @@
-"""What holds of every measure of context mixing, on a tiny random model of every family.
+"""Invariants of every measure of context mixing, on a tiny random model of every family.
 
-Measures come from the registry, so that a new one is held to this without being named here.
+Measures come from the registry, so that a new measure is tested without being named here.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks")
 TEXT = [name for name, family in FAMILIES.items() if "input_ids" in family.given]
 
 
-def computed(way: Way, found: Any, stack: str) -> np.ndarray:
-    return np.array(way(found, stack).values)
+def computed(way: Way, trace: Any, stack: str) -> np.ndarray:
+    return np.array(way(trace, stack).values)
 
 
 @cache
@@ -54,7 +54,7 @@ def by_default(family: str, name: str, stack: str) -> Any:
     return Way(name)(traced(family), stack)
 
 
-# What every map is
+# Every map
 
 
 @pytest.mark.slow
@@ -95,7 +95,7 @@ def test_measures_of_shares_say_so(family: str) -> None:
     assert not Way("attention_norm")(result, stack).stochastic
 
 
-# What must not matter
+# Differences without an effect
 
 
 @cache
@@ -143,21 +143,21 @@ def test_a_unit_of_one_token_per_group_changes_nothing(family: str) -> None:
                 assert np.array_equal(jointly.values, mapped.values), (way, stack)
 
 
-# What must be what: the model's own code, really run without a value
+# Against the model's code, really run without a value
 
 
-def _without(found: Any, stack: str, layer: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return what attention adds [query, dim], and what of it goes with each key [query, key, dim].
+def _without(trace: Any, stack: str, layer: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return attention's output [query, dim], and its change without each key [query, key, dim].
 
     By hooks: every key's value is zeroed, the block called again, and the attention's projection is watched.
     """
-    block = block_of(found, layer, stack, "test")
+    block = block_of(trace, layer, stack, "test")
     n_keys = block.values.shape[1]
     seen: list[torch.Tensor] = []
     handle = origin(block.part(block.layout.out)).register_forward_hook(
         lambda _, __, output: seen.append(output.reshape(-1, len(block.hidden), output.shape[-1]))
     )
-    with capture(found, stack, "test").ready(layer) as run:
+    with capture(trace, stack, "test").ready(layer) as run:
         handle.remove()
         seen.clear()
         run(1)
@@ -174,15 +174,15 @@ def test_norms_and_alti_equal_brute_force(family: str) -> None:
         layer = result.n_layers(stack) - 1
         block = block_of(result, layer, stack, "test")
         if block.layout.after:
-            continue  # a norm or scale behind the projection is held fixed, which zeroing does not
+            continue  # a norm or scale behind the projection is fixed, which zeroing does not do
         whole, parts = _without(result, stack, layer)
         lengths = attention_norm(result, stack=stack).layer(layer)
         assert apart(lengths, parts.norm(dim=-1)) < 1e-9, stack
-        z, own = block.hidden + whole, block.hidden[:, None]
+        z, residual = block.hidden + whole, block.hidden[:, None]
         tokens = torch.arange(len(block.hidden))
         if stack != "cross":
             parts[tokens, tokens] += block.hidden
-        parts = torch.cat([parts, own], dim=1)  # in cross-attention the residual is a part by itself
+        parts = torch.cat([parts, residual], dim=1)  # in cross-attention the residual is a part by itself
         if block.layout.order == "post":
             norm = block.part(block.layout.norm1)
             deviation = torch.sqrt(z.var(-1, correction=0, keepdim=True) + norm.eps)
@@ -229,7 +229,7 @@ def _unit(spans: list[tuple[int, ...]]) -> Unit:
 
 # Half precision: everything after the recorded queries, keys and values is computed in float32
 
-# Relative to the largest number of a map; what the layers below rounded away stays lost.
+# Relative to the largest number of a map; digits that the layers below rounded away stay lost.
 TOLERANCE = {torch.bfloat16: 0.05, torch.float16: 0.01}
 
 

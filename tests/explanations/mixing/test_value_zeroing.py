@@ -198,7 +198,7 @@ def test_words_are_zeroed_jointly_and_rows_reduced(minilm, sentence):
     assert (raw["max"].values[0, split] > raw["mean"].values[0, split]).all()
     single = [i for i, span in enumerate(given.units["word"].spans) if len(span) == 1]
     assert np.array_equal(raw["max"].values[0, single], raw["mean"].values[0, single])
-    # A word's pieces stand in for each other: the joint effect is not what aggregation makes of singles.
+    # A word's pieces stand in for each other: the joint effect is not an aggregate of single effects.
     assert apart(mean.values, value_zeroing(given, layers=2).to("word").values) > 1e-3
 
 

@@ -68,7 +68,7 @@ def test_spans_are_zeroed_jointly_as_brute_force_does():
     ours = value_zeroing(result, unit=unit, layers=0, normalize=True)
     assert ours.unit == "span"
     assert ours.shape == (1, 5, 5)
-    # Rows are reduced before they are normalised, so only rows of one token compare directly.
+    # Rows are reduced before they are normalised, so only rows of single tokens compare directly.
     for row, span in enumerate(spans):
         if len(span) == 1:
             assert apart(ours.layer(0)[row], tokens[span[0]]) < 1e-6

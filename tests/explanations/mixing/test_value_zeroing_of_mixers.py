@@ -1,4 +1,4 @@
-"""Value zeroing of blocks without attention: what a token hands to the kernel is taken away."""
+"""Value zeroing of blocks without attention: a token's input to the kernel is taken away."""
 
 from __future__ import annotations
 
@@ -36,24 +36,24 @@ def convolved(states: torch.Tensor, arguments: dict[str, Any]) -> torch.Tensor:
 
 
 def output_without(
-    model: Any, path: str, number: int, channels: slice, token: int | None, kept: list[dict[str, Any]]
+    model: Any, path: str, number: int, channels: slice, token: int | None, plain_calls: list[dict[str, Any]]
 ) -> torch.Tensor:
     """Return a block's output [token, dim] in a run of the whole model, without a token's values in it.
 
     The value channels of the token are zeroed in front of the convolution `number` of the model, whose
     activation stays the factor that it was, and in the projection of the values of its attention. Kernels
-    keep the arguments of `kept`, which may be read off the convolved values (Mamba 1); those of a run
+    keep the arguments of `plain_calls`, which may be read off the convolved values (Mamba 1); those of a run
     without a token are added to it.
     """
     outputs: list[torch.Tensor] = []
     calls: list[str] = []
-    held = iter(list(kept))
+    arguments_of_plain = iter(list(plain_calls))
 
     def zero(name: str, go_on: Any, arguments: dict[str, Any]) -> Any:
         if name != CONVOLUTION:
             if token is None:
-                kept.append(arguments)
-            fixed = arguments if token is None else next(held)
+                plain_calls.append(arguments)
+            fixed = arguments if token is None else next(arguments_of_plain)
             return go_on(**fixed | {VALUES[name]: arguments[VALUES[name]]})
         calls.append(name)
         if token is None or len(calls) != number + 1:
@@ -100,9 +100,9 @@ def test_it_is_zeroing_before_the_convolution_with_the_kernel_and_the_activation
     model: Any = trace.model
     path = f"{path}.{layer}"
     channels = of_block(model.get_submodule(path))
-    kept: list[dict[str, Any]] = []
-    plain = output_without(model, path, number, channels, None, kept)
-    changed = [output_without(model, path, number, channels, token, kept) for token in range(len(IDS))]
+    plain_calls: list[dict[str, Any]] = []
+    plain = output_without(model, path, number, channels, None, plain_calls)
+    changed = [output_without(model, path, number, channels, token, plain_calls) for token in range(len(IDS))]
     wanted = torch.stack([(states - plain).norm(dim=-1) for states in changed], 1).numpy()
     assert wanted.max() > 1e-2
     zeroed = aw.value_zeroing(trace, distance="euclidean", normalize=False)

@@ -14,13 +14,13 @@ from tests.tracing import tiny
 IDS = [5, 17, 31, 9, 44, 8, 23, 60]
 
 
-def apart(found, expected):
+def apart(actual, expected):
     """Return the largest absolute difference."""
-    return float(np.abs(found - expected).max())
+    return float(np.abs(actual - expected).max())
 
 
 _VALUES = re.compile(r"(^|\.)(value|v_proj|v_lin|v|c_attn|query_key_value|Wqkv)$")
-# Reported before a final norm: post-norm models have none, and ViT applies its own afterwards.
+# Reported before a final norm: post-norm models have none, and ViT applies its norm afterwards.
 NO_FINAL_NORM = (
     "BERT",
     "RoBERTa",
@@ -53,7 +53,7 @@ def _without_value(name, output, tokens, n_heads):
     return output
 
 
-def brute_force(found, stack, layer, tokens, n_heads):
+def brute_force(trace, stack, layer, tokens, n_heads):
     """Return hidden states [layer, query, width] with the values of `tokens` zeroed in one layer."""
     calls = []
 
@@ -67,23 +67,23 @@ def brute_force(found, stack, layer, tokens, n_heads):
         return zero
 
     with ExitStack() as exits, torch.no_grad():
-        for name, module in found.model.named_modules():
+        for name, module in trace.model.named_modules():
             if _VALUES.search(name) and _in_stack(name, stack):
                 exits.callback(module.register_forward_hook(hook(name)).remove)
-        outputs = found.model(**found.inputs, output_hidden_states=True)
-    assert len(calls) == found.n_layers(stack)
+        outputs = trace.model(**trace.inputs, output_hidden_states=True)
+    assert len(calls) == trace.n_layers(stack)
     key = {"self": "hidden_states", "encoder": "encoder_hidden_states"}.get(stack, "decoder_hidden_states")
     return torch.cat(getattr(outputs, key)[1:])
 
 
-def shares_by_brute_force(found, stack, groups):
-    layers = found.n_layers(stack)
-    n_heads = found.n_heads(stack)
-    plain = brute_force(found, stack, 0, None, n_heads)
+def shares_by_brute_force(trace, stack, groups):
+    layers = trace.n_layers(stack)
+    n_heads = trace.n_heads(stack)
+    plain = brute_force(trace, stack, 0, None, n_heads)
     rows = torch.zeros(layers, plain.shape[1], len(groups), dtype=torch.float64)
     for layer in range(layers):
         for column, tokens in enumerate(groups):
-            states = brute_force(found, stack, layer, list(tokens), n_heads)[layer]
+            states = brute_force(trace, stack, layer, list(tokens), n_heads)[layer]
             rows[layer, :, column] = 1 - torch.nn.functional.cosine_similarity(states, plain[layer], dim=-1)
     return (rows / rows.sum(-1, keepdim=True)).numpy()
 
@@ -101,8 +101,8 @@ def _noise(*shape):
 def _bert2bert():
     import transformers
 
-    one = [transformers.BertConfig(vocab_size=tiny.VOCAB, **tiny.SMALL) for _ in range(2)]
-    config = transformers.EncoderDecoderConfig.from_encoder_decoder_configs(*one)
+    configs = [transformers.BertConfig(vocab_size=tiny.VOCAB, **tiny.SMALL) for _ in range(2)]
+    config = transformers.EncoderDecoderConfig.from_encoder_decoder_configs(*configs)
     config.decoder_start_token_id = config.pad_token_id = 0
     return transformers.EncoderDecoderModel(config)
 

@@ -1,4 +1,4 @@
-"""Functions to register: rollout as it should be and with mistakes, and what checking them says."""
+"""Functions to register: rollout as it should be and with mistakes, and the results of checking them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def unnormalised(traced):
 
 
 def checked(function, *invariants, **options):
-    """Register a function whose checks may fail, and return what came of them."""
+    """Register a function whose checks may fail, and return their outcomes."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         register("mine", invariants=invariants, **options)(function)

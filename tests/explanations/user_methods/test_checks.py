@@ -13,7 +13,7 @@ from attnwidgets.explanations.user_methods.register import check, register
 
 from .functions import checked, failure, given, right, unnormalised, without_residual, wrong_way_round
 
-# What is checked
+# The checks
 
 
 @pytest.mark.slow

@@ -74,7 +74,7 @@ def test_the_explorer_offers_it():
     assert "mine" in [source.explanation.method for source in explorer.store.sources()]
 
 
-# What it may return
+# Results
 
 
 @pytest.mark.parametrize(
