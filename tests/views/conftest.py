@@ -16,7 +16,7 @@ def _softmax(shape, seed=0):
 
 @pytest.fixture(autouse=True)
 def _nothing_left_open():
-    """Every test closes what it made, and starts from nothing."""
+    """Every test closes its widgets, and starts without any."""
     from ipywidgets import Widget
 
     Widget.close_all()
@@ -68,7 +68,7 @@ def alive():
 
 @pytest.fixture
 def models(alive):
-    """Count what ipywidgets keeps alive, by class name."""
+    """Count the widgets that ipywidgets keeps alive, by class name."""
     from collections import Counter
 
     return lambda: Counter(type(item).__name__ for item in alive.values())

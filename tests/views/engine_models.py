@@ -1,4 +1,4 @@
-"""Small models of transformers with weights that Python and JavaScript make alike, and what torch computes.
+"""Small models of transformers with weights that Python and JavaScript make alike, and torch's results.
 
     python tests/views/engine_models.py
 
@@ -166,7 +166,7 @@ def filled(case: Case) -> tuple[Any, dict[str, Any], list[list[float]]]:
 def edited(
     model: Any, case: Case, shape: Mapping[str, Any], edits: Mapping[str, Any], outputs: list[Any]
 ) -> Iterator[None]:
-    """Set outputs of heads and rows of attention while the model runs; collects what heads write."""
+    """Set outputs of heads and rows of attention while the model runs; collects the outputs of heads."""
     size, module = shape["size"], sys.modules[type(model).__module__]
     hooks, eager = [], module.eager_attention_forward
     blocks = [model.base_model.get_submodule(case.output.format(layer)) for layer in range(2)]
@@ -212,7 +212,7 @@ def edited(
 def computed(
     model: Any, case: Case, shape: Mapping[str, Any], edits: Mapping[str, Any], target: tuple[int, int]
 ) -> dict[str, Any]:
-    """Return what torch computes in float64: the pass, and the relevance of tokens and heads by rule."""
+    """Return torch's results in float64: the pass, and the relevance of tokens and heads by rule."""
     out: dict[str, Any] = {}
     plus, minus = target
     for name, rule in RULES.items():

@@ -1,4 +1,4 @@
-"""Every public view, found by walking the subclasses of `View`, with the least that each of them shows."""
+"""Every public view, found by walking the subclasses of `View`, with the smallest content for each."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def kind_of(name: str) -> type[View]:
 
 
 def make(name: str, given, **options):
-    """Return a view of a trace of given numbers, or of what is listed here where a view takes no trace."""
+    """Return a view of a trace of given numbers, or of other content where a view takes no trace."""
     shown = OTHERS.get(name)
     return kind_of(name)(*([given()] if shown is None else shown()), **options)
 
@@ -63,8 +63,8 @@ def _two_texts():
 
 @functools.cache
 def _picture():
-    one = PICTURES["ViT"]
-    return [aw.trace(tiny.build(one.make), None, image=one.picture())]
+    vit = PICTURES["ViT"]
+    return [aw.trace(tiny.build(vit.make), None, image=vit.picture())]
 
 
 @functools.cache
@@ -116,7 +116,7 @@ def _claims():
 
 @functools.cache
 def _why():
-    """Why the induction head of a compiled model reads the letter after its own."""
+    """Why the induction head of a compiled model reads the letter after the query's."""
     trace = aw.trace(*zoo("induction", letters="abcdefgh", length=16), "fadebcfadeb")
     return [aw.why(trace, 11, 6, layer=1, head=0)]
 

@@ -1,6 +1,6 @@
 """Live pages without a browser: the session of a written page, run by node on the page's own bytes.
 
-One process of node answers for all pages of a test file; each time a page is read, its session begins anew.
+A single process of node answers for all pages of a test file; reading a page begins its session anew.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import attnwidgets as aw
 
 JS = Path(__file__).parents[2] / "js"
 
-# The page's models, without its views: what js/src/host/standalone.ts lends to a session.
+# The page's models, without its views: lent to a session by js/src/host/standalone.ts.
 DRIVER = """
 const {createSession} = require(process.argv[2]);
 const packed = ([reply, buffers]) => [reply, buffers.map((one) => Buffer.from(one).toString('base64'))];
@@ -138,5 +138,5 @@ def typed(text):
 def row(method, layer, head, number, unit="token"):
     """The request for an exact row of the text that is shown."""
     source = f"{method}/{unit}/self"
-    place = {"source": source, "layer": layer, "head": head, "row": number}
-    return {"view": "view0", "store": "shown", "kind": "row", **place}
+    cell = {"source": source, "layer": layer, "head": head, "row": number}
+    return {"view": "view0", "store": "shown", "kind": "row", **cell}

@@ -14,7 +14,7 @@ WORDS = ("the", "cat", "sat", "a", "b", "c", "new", "york")
 
 
 def text_of(words, sentence=20):
-    """Sentences of so many words; None: all is one."""
+    """Sentences of so many words; None: a single sentence."""
     drawn = [WORDS[(7 * at + at // 5) % len(WORDS)] for at in range(words)]
     if sentence is None:
         return " ".join(drawn)
@@ -52,7 +52,7 @@ class Counted:
         monkeypatch.setattr(attention_function, "attention_weights", counting)
 
     def of(self, function):
-        """Return what a function returns, and how many weights were computed for it."""
+        """Return the result of a function, and how many weights were computed for it."""
         before = self.weights
         result = function()
         return result, self.weights - before

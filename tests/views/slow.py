@@ -1,4 +1,4 @@
-"""A method that takes its time: what it computed, and what may happen while it does."""
+"""A method that takes its time: the layers it computed, and events while it computes."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Slow:
 
 
 class Front:
-    """A page that sends requests to a store and keeps what comes back."""
+    """A page that sends requests to a store and collects the replies."""
 
     def __init__(self, store, monkeypatch):
         self.store = store

@@ -45,7 +45,7 @@ def test_rows_of_cross_attention_are_those_that_write_the_word(written: Any) -> 
     meta, (data,) = view._heard("cross", "words", 1, 2)
     drawn = np.frombuffer(data, "<f4").reshape(4, -1)
     count = drawn.shape[1]
-    # What is not drawn is told: each row with its padding is whole.
+    # The share outside is told: a row and its padding sum to 1.
     assert drawn.sum(1) + meta["outside"] == pytest.approx(np.ones(4), abs=1e-5)
     assert count < weights.shape[-1]
 
@@ -133,7 +133,7 @@ def test_what_is_no_sound_is_refused_in_words(
 
 
 def answer(view: Any, **at: Any) -> tuple[dict[str, Any], np.ndarray]:
-    """Return what an Explorer draws over the sound, as the browser asks for it."""
+    """Return the values that an Explorer draws over the sound, as the browser asks for them."""
     meta, (data,) = view.requests.answer("heard", at)
     return meta, np.frombuffer(data, "<f4").reshape(len(meta["labels"]), -1)
 
@@ -150,25 +150,25 @@ def test_an_explorer_of_a_sound_opens_by_its_words_and_draws_every_map_over_its_
     weights = np.asarray(recorded.attention_layer(1, "encoder"))[2]
     words = [position for position, special in enumerate(units["word"].special) if not special]
     count = drawn.shape[1]
-    for row, place in enumerate(words):
-        own = weights[list(units["word"].spans[place])].mean(0)[:count]
-        np.testing.assert_allclose(drawn[row], own, rtol=1e-5)
+    for row, word in enumerate(words):
+        expected = weights[list(units["word"].spans[word])].mean(0)[:count]
+        np.testing.assert_allclose(drawn[row], expected, rtol=1e-5)
     assert meta["labels"] == [units["word"].labels[word] for word in words]
-    # A word of the text has its own row here, as in a heatmap, and not that which writes it.
+    # A word of the text has a row here, as in a heatmap, other than the row that writes it.
     meta, drawn = answer(view, source="attention/token/cross", layer=0, head="mean")
-    place = recorded.axes("decoder")[0].tokens.index("pear")
-    own = np.asarray(recorded.attention_layer(0, "cross")).mean(0)[place, :count]
-    np.testing.assert_allclose(drawn[meta["labels"].index("pear")], own, rtol=1e-5)
+    written = recorded.axes("decoder")[0].tokens.index("pear")
+    expected = np.asarray(recorded.attention_layer(0, "cross")).mean(0)[written, :count]
+    np.testing.assert_allclose(drawn[meta["labels"].index("pear")], expected, rtol=1e-5)
 
 
 def test_attributions_to_frames_are_drawn_over_the_sound() -> None:
     view = aw.Explorer(spoken(), methods=["attention", "input_x_gradient"])
     view.selection.method = "input_x_gradient"
     source = next(item for item in view.sources() if item.id == "input_x_gradient/token/encoder")
-    own = source.layer(0)[0]
+    expected = source.layer(0)[0]
     meta, drawn = answer(view, source=source.id, layer=0, head="-")
     assert meta["rows"] == "targets"
-    np.testing.assert_allclose(drawn, own[:, : drawn.shape[1]], rtol=1e-5)
+    np.testing.assert_allclose(drawn, expected[:, : drawn.shape[1]], rtol=1e-5)
 
 
 def test_an_explorer_of_a_sound_without_words_says_why_and_shows_its_frames() -> None:
@@ -211,9 +211,9 @@ def test_a_map_or_attributions_of_a_sound_open_over_it(written: Any) -> None:
     rolled = aw.rollout(written.trace, stack="encoder")
     view = rolled.view()
     assert type(view).__name__ == "AudioView"
-    place = written.trace.axes("encoder")[0].units["word"].spans[1]
-    own = rolled.layer(view._layer_of("encoder"))[list(place), 2].mean()
-    assert view.value(1, 2.5 * written.step) == pytest.approx(own, rel=1e-5)
+    span = written.trace.axes("encoder")[0].units["word"].spans[1]
+    expected = rolled.layer(view._layer_of("encoder"))[list(span), 2].mean()
+    assert view.value(1, 2.5 * written.step) == pytest.approx(expected, rel=1e-5)
     assert type(aw.saliency(written.trace, stack="encoder").view()).__name__ == "AudioView"
     assert type(aw.saliency(written.trace, stack="decoder").view()).__name__ == "TokenStrip"
 
@@ -238,9 +238,9 @@ def test_a_page_with_little_room_holds_the_words_of_all_stacks_before_maps_of_ti
     shown = spoken()
     view = aw.Explorer(shown, layer=1, head=2)
     monkeypatch.setattr("attnwidgets.views.media.spoken.PAGE_VALUES", 6_000)
-    held = [arguments for topic, arguments, _ in view.requests.for_page() if topic == "heard"]
-    places = {(item["source"], item["layer"], item["head"]) for item in held}
+    in_page = [arguments for topic, arguments, _ in view.requests.for_page() if topic == "heard"]
+    maps = {(item["source"], item["layer"], item["head"]) for item in in_page}
     heads = (*range(4), "mean", "max")
     for source in ("attention/word/encoder", "attention/word/cross", "attention/token/cross"):
-        assert places >= {(source, layer, head) for layer in (0, 1) for head in heads}
-    assert "attention/frame/encoder" not in {item["source"] for item in held}
+        assert maps >= {(source, layer, head) for layer in (0, 1) for head in heads}
+    assert "attention/frame/encoder" not in {item["source"] for item in in_page}

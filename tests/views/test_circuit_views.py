@@ -1,4 +1,4 @@
-"""PatchView, LensView and ClaimView: what they send is what the results hold, and what they run is exact."""
+"""PatchView, LensView and ClaimView: they send the results' numbers, and compute exactly."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ def asked(view, topic, **args):
     return view.requests.answer(topic, args)
 
 
-def evaluated(view, monkeypatch, place, **names):
-    """Return what the code of Copy as Python gives in a reader's names."""
-    held = {"aw": aw, "view": view, **names}
-    monkeypatch.setattr(expressions, "running_shell", lambda: types.SimpleNamespace(user_ns=held))
-    answer = view.requests.answer("expression", place)[0]
+def evaluated(view, monkeypatch, args, **names):
+    """Return the code of Copy as Python, and its value in a reader's names."""
+    namespace = {"aw": aw, "view": view, **names}
+    monkeypatch.setattr(expressions, "running_shell", lambda: types.SimpleNamespace(user_ns=namespace))
+    answer = view.requests.answer("expression", args)[0]
     assert answer["note"] == "", answer
-    return answer["code"], eval(answer["code"], {}, held)
+    return answer["code"], eval(answer["code"], {}, namespace)
 
 
 def test_a_patching_travels_whole_and_exactly(both):
@@ -113,8 +113,8 @@ def test_patched_predictions_are_those_of_a_model_with_the_activations_set(pair)
 
 
 def test_what_is_missing_is_computed_and_then_held(both, pair):
-    one = aw.circuits.patch(*pair, "c", foil="a", sites="head")
-    view = one.view()
+    result = aw.circuits.patch(*pair, "c", foil="a", sites="head")
+    view = result.view()
     assert view.options["held"] == [["denoise", False]]
     meta, (data,) = asked(view, "more_patching", direction="noise", estimate=False)
     assert meta["sites"] == ["head"]
@@ -140,10 +140,10 @@ def test_a_loaded_patching_is_shown_and_says_what_it_cannot_run(loaded, both):
 def test_code_returns_the_number_that_is_shown(both, pair, monkeypatch):
     view = both.view(cells=[("state", 1, 6), ("head", 1, 0)])
     clean, corrupt = pair
-    one = {"of": "share", "direction": "noise", "estimate": False, "cells": [["head", 1, None, 0]]}
-    code, value = evaluated(view, monkeypatch, one, noise=both.noise)
+    share = {"of": "share", "direction": "noise", "estimate": False, "cells": [["head", 1, None, 0]]}
+    code, value = evaluated(view, monkeypatch, share, noise=both.noise)
     assert (code, value) == ("noise.heads[1, 0].item()", both.noise.heads[1, 0])
-    code, value = evaluated(view, monkeypatch, one)
+    code, value = evaluated(view, monkeypatch, share)
     assert code.startswith("view.patching('noise')")
     assert value == both.noise.heads[1, 0]
     several = {"of": "share", "direction": "denoise", "estimate": False, "cells": view.options["cells"]}
@@ -154,8 +154,8 @@ def test_code_returns_the_number_that_is_shown(both, pair, monkeypatch):
 
 def test_a_claim_is_written_that_can_be_checked(both, pair, monkeypatch):
     view = both.view()
-    place = {"of": "claim", "layer": 1, "head": 0}
-    code, claims = evaluated(view, monkeypatch, place, model=pair[0].model, tokenizer=pair[0].tokenizer)
+    args = {"of": "claim", "layer": 1, "head": 0}
+    code, claims = evaluated(view, monkeypatch, args, model=pair[0].model, tokenizer=pair[0].tokenizer)
     assert "head 1.0 moves changed to last" in code
     assert claims.result().verdict == "undecided", "one pair decides nothing"
     assert claims.result().mean == pytest.approx(both.denoise.heads[1, 0])
@@ -165,13 +165,13 @@ def test_a_claim_of_two_places_is_about_the_head_between_them(both, pair, monkey
     view = both.view(cells=[("state", 1, 6), ("attention", 1, 11)])
     assert not [expression for expression in view._expressions() if expression["of"] == "claim"], "one layer"
     view = both.view(cells=[("attention", 1, 11), ("state", 0, 6)])
-    (place,) = [expression for expression in view._expressions() if expression["of"] == "claim"]
+    (args,) = [expression for expression in view._expressions() if expression["of"] == "claim"]
     names = {"model": pair[0].model, "tokenizer": pair[0].tokenizer}
-    code, claims = evaluated(view, monkeypatch, place, **names)
+    code, claims = evaluated(view, monkeypatch, args, **names)
     assert "head 1.0 moves changed to last" in code
     assert claims.result().mean == pytest.approx(both.denoise.heads[1, 0])
-    place = {"of": "claim", "cells": [["state", 0, 7, None], ["attention", 1, 10, None]]}
-    code, claims = evaluated(view, monkeypatch, place, **names)
+    args = {"of": "claim", "cells": [["state", 0, 7, None], ["attention", 1, 10, None]]}
+    code, claims = evaluated(view, monkeypatch, args, **names)
     assert "head 1.0 attends from later to earlier" in code, "the texts are the same there"
     assert (claims.result().texts[0].source, claims.result().texts[0].target) == ((10,), (7,))
 
@@ -248,7 +248,7 @@ def test_another_answer_and_the_plain_lens_are_read_when_asked(pair, monkeypatch
     meta, buffers = asked(view, "more_lens", fitted=False, answer=plain.answer_id)
     assert meta["answer"] == "a"
     np.testing.assert_array_equal(np.frombuffer(buffers[3], "<i4").reshape(3, 12), plain.rank)
-    place = {
+    args = {
         "of": "lens",
         "measure": "rank",
         "fitted": False,
@@ -256,7 +256,7 @@ def test_another_answer_and_the_plain_lens_are_read_when_asked(pair, monkeypatch
         "row": 2,
         "token": 11,
     }
-    _, value = evaluated(view, monkeypatch, place)
+    _, value = evaluated(view, monkeypatch, args)
     assert value == plain.rank[2, 11]
     topics = [topic for topic, *_ in view.requests.for_page()]
     assert {"lens", "more_lens"} <= set(topics), "a page holds both lenses"
@@ -278,7 +278,7 @@ def test_a_page_holds_weights_only_beside_a_view_of_them(both, pair, tmp_path):
             model["state"]["header"] for model in state["models"].values() if "header" in model["state"]
         ]
         sent = [tile for header in stores for tile in header["tiles"]]
-        return len(sent) + sum(len(places) for places in state["archive"].values())
+        return len(sent) + sum(len(tiles) for tiles in state["archive"].values())
 
     lens = aw.circuits.lens(pair[0]).view()
     assert matrices(both.view(), lens) == 0
@@ -315,7 +315,7 @@ def test_claims_travel_with_their_limits(pair):
 
 @pytest.fixture(scope="module")
 def claimed(pair):
-    """A report of an observed and one of a causal claim."""
+    """Reports of an observed and of a causal claim."""
     names = pair[0].model, pair[0].tokenizer
     texts = ["fadebcfadeb", "cgaehdcgaeh", "hbdfaghbdfa"]
     roles = {"late": r"(..)$", "early": "^."}

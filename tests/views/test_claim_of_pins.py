@@ -1,4 +1,4 @@
-"""A claim is written from a head and what is pinned, and says what it was written from."""
+"""A claim is written from a head and pins, and names its origin."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def traced():
 
 def asked(view, cells, head=0, layer=1, unit="token"):
     source = next(item.id for item in view.store.sources() if item.unit == unit)
-    place = {"source": source, "layer": layer, "head": head, "cells": cells}
-    return expressions.expression(view._expressible, "claim", **place)[0]["code"]
+    args = {"source": source, "layer": layer, "head": head, "cells": cells}
+    return expressions.expression(view._expressible, "claim", **args)[0]["code"]
 
 
 @pytest.mark.parametrize("made", [aw.Explorer, aw.Heatmap, aw.HeadView, aw.HeadGrid])

@@ -1,4 +1,4 @@
-"""What the browser sees is what was computed, within what a byte can hold."""
+"""The browser sees the computed numbers, within the precision of a byte."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CompareView: what its strips hold, how maps are read, models with other tokens, and how methods agree."""
+"""CompareView: its strips, how maps are read, models with other tokens, and how methods agree."""
 
 from __future__ import annotations
 
@@ -138,8 +138,10 @@ def test_models_with_other_tokens_are_compared_by_the_words_they_share():
     assert meta["remarks"] == ["", ""]
 
 
-def special(unit, places):
-    return aw.results.Unit(unit.name, unit.labels, unit.spans, tuple(i in places for i in range(len(unit))))
+def special(unit, positions):
+    return aw.results.Unit(
+        unit.name, unit.labels, unit.spans, tuple(i in positions for i in range(len(unit)))
+    )
 
 
 def test_two_models_share_their_words(minilm_trace, sentence, softmax):
@@ -157,11 +159,11 @@ def test_two_models_share_their_words(minilm_trace, sentence, softmax):
 
 
 def test_other_texts_are_refused_with_the_first_word_that_differs():
-    one, other = (
+    british, american = (
         aw.results.Attributions([1.0, 2.0], axis=axis) for axis in (["the", "colour"], ["the", "color"])
     )
     with pytest.raises(ValueError, match="word 1 is 'colour' in the one, 'color' in the other"):
-        aw.views.CompareView([one, other])
+        aw.views.CompareView([british, american])
 
 
 @pytest.mark.parametrize(
@@ -183,10 +185,10 @@ def test_what_cannot_be_compared_is_refused(shown, options, words):
 def test_a_page_holds_every_layer_and_every_query_of_a_short_text(given):
     view = aw.compare(given(n=5))
     told = [(topic, args) for topic, args, _ in view.requests.for_page()]
-    places = [args for topic, args in told if topic == "strips"]
-    assert {args["layer"] for args in places} == {0, 1, 2}
-    assert {args["query"] for args in places if args["layer"] == 0} == {None, 0, 1, 2, 3, 4}
-    assert len({str(args) for args in places}) == len(places)
+    strips = [args for topic, args in told if topic == "strips"]
+    assert {args["layer"] for args in strips} == {0, 1, 2}
+    assert {args["query"] for args in strips if args["layer"] == 0} == {None, 0, 1, 2, 3, 4}
+    assert len({str(args) for args in strips}) == len(strips)
 
 
 def test_attributions_of_several_targets_are_several_strips():

@@ -41,8 +41,8 @@ def test_rows_that_the_browser_requests_have_no_number_there():
     _, (data,) = view.store.answer(request)
     np.testing.assert_array_equal(floats(data), np.where(window[5], values[1, 5], np.nan))
     for side, index, line in (("query", 4, window[4]), ("key", 1, window[:, 1])):
-        place = {"source": SOURCE, "layer": 0, "side": side, "index": index}
-        _, (data,) = view.requests.answer("token", place)
+        cell = {"source": SOURCE, "layer": 0, "side": side, "index": index}
+        _, (data,) = view.requests.answer("token", cell)
         given = values[:, index] if side == "query" else values[:, :, index]
         np.testing.assert_array_equal(floats(data).reshape(2, COUNT), np.where(line, given, np.nan))
     _, (data,) = view.requests.answer("pair", {"source": SOURCE, "query": 5, "key": 1})
@@ -54,15 +54,15 @@ def test_rows_that_the_browser_requests_have_no_number_there():
 @pytest.mark.parametrize("sink", [True, False])
 def test_a_table_has_an_empty_cell_there_and_a_column_of_the_sink(sink):
     shown, window = windowed(sink=sink)
-    place = {"method": "attention", "stack": "self", "unit": "token", "layer": 0, "head": 1}
-    answer, _ = aw.Heatmap(shown).requests.answer("csv", place)
+    args = {"method": "attention", "stack": "self", "unit": "token", "layer": 0, "head": 1}
+    answer, _ = aw.Heatmap(shown).requests.answer("csv", args)
     head, *rows = csv.reader(io.StringIO(answer["text"]))
     assert head == ["", *WORDS, *[SINK] * sink]
     for row, (name, *cells) in enumerate(rows):
         assert name == WORDS[row]
         assert [cell != "" for cell in cells[:COUNT]] == window[row].tolist()
         assert sum(float(cell) for cell in cells if cell) == pytest.approx(1, abs=1e-6)
-    assert float(rows[3][3]) == 0  # a weight that is one
+    assert float(rows[3][3]) == 0  # a weight of 1
 
 
 def test_a_table_of_a_map_says_which_values_were_compared():
@@ -72,7 +72,7 @@ def test_a_table_of_a_map_says_which_values_were_compared():
     causal = [row["compared"] for row in rows if row["layer"] == 1 and row["head"] == 0]
     assert causal == np.tri(COUNT, dtype=bool).ravel().tolist()
     assert not any(row["value"] for row in rows if not row["compared"])
-    # All keys, or all but later ones, need no such column.
+    # All keys, or all but later keys, need no such column.
     assert "compared" not in shown.select(layer=1).to_rows()[0]
     assert "compared" not in shown.to([(0, 3), (3, COUNT)]).to_rows()[0]
 

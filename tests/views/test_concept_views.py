@@ -1,4 +1,4 @@
-"""ConceptView, InfluenceView and ShapeView: what they send is what the results hold, and texts open."""
+"""ConceptView, InfluenceView and ShapeView: they send the results' numbers, and texts open."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ def asked(view, topic, **args):
 @pytest.fixture
 def names(monkeypatch):
     """The reader's names."""
-    held: dict = {}
-    monkeypatch.setattr(expressions, "running_shell", lambda: types.SimpleNamespace(user_ns=held))
-    return held
+    namespace: dict = {}
+    monkeypatch.setattr(expressions, "running_shell", lambda: types.SimpleNamespace(user_ns=namespace))
+    return namespace
 
 
-def told(view, names, **place):
+def told(view, names, **args):
     """The code that a view copies, and its value in the reader's names."""
-    code = view.requests.answer("expression", place)[0]["code"]
+    code = view.requests.answer("expression", args)[0]["code"]
     return code, eval(code, {}, dict(names))
 
 
@@ -124,12 +124,12 @@ def test_many_examples_are_shortened_from_the_middle():
 def test_scores_are_copied_as_python(names):
     result = concept_scores()
     view = result.view()
-    for held in ({"view": view}, {"view": view, "found": result}):
+    for namespace in ({"view": view}, {"view": view, "found": result}):
         names.clear()
-        names |= held
+        names |= namespace
         code, value = told(view, names, of="score", concept=1, layer=2)
         assert value == result.scores[1, 1]
-        assert code.startswith("found.") == ("found" in held)
+        assert code.startswith("found.") == ("found" in namespace)
     with pytest.raises(ValueError, match="Did you mean 'food'"):
         view.score("foot", 2)
     with pytest.raises(IndexError):
@@ -297,8 +297,8 @@ def test_a_long_text_is_shown_up_to_its_two_thousandth_character(trace):
     result = asked(view, "strips", test=0, method="saliency")
     for train, parts in result["train"].items():
         text = taught.train[int(train)]
-        kept = text if len(text) <= 2000 else text[:1999] + "…"
-        assert "".join(word for word, _ in parts) == data["texts"][int(train)] == kept
+        cut = text if len(text) <= 2000 else text[:1999] + "…"
+        assert "".join(word for word, _ in parts) == data["texts"][int(train)] == cut
     assert data["test"] == taught.tests[0]
 
 
@@ -351,9 +351,9 @@ def test_shapes_pairs_and_the_worst_texts_are_those_of_the_result(names):
     np.testing.assert_allclose(data["pairs"][0]["values"], student.pairs["how", "adj"])
     assert [text for _, text, _, _ in data["worst"]] == [item.text for item in student.worst(12)]
     assert [view._text(at) for at, *_ in data["worst"]] == [text for _, text, _, _ in data["worst"]]
-    for held in ({"view": view}, {"view": view, "student": student}):
+    for namespace in ({"view": view}, {"view": view, "student": student}):
         names.clear()
-        names |= held
+        names |= namespace
         assert told(view, names, of="fidelity")[1] == student.fidelity
         assert told(view, names, of="share", name="how x adj")[1] == student.shares["how x adj"]
         assert told(view, names, of="effect", slots=[1], levels=[0])[1] == student.shapes["adj"][0]

@@ -1,4 +1,4 @@
-"""The engine of live pages computes what torch does: small models of all families, and the demo models."""
+"""The engine of live pages computes the same as torch: small models of all families, and the demo models."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ const ask = (call) => new Promise((resolve, reject) => {
     const rows = new Map(edits.rows.map(([at, row]) => [at, Float32Array.from(row)]));
     const before = process.cpuUsage();
     const answer = await ask({...call, edits: {outputs, rows}});
-    const kept = only ? {[only]: answer[only]} : answer;
-    answers.push({...kept, ms: process.cpuUsage(before).user / 1000});
+    const chosen = only ? {[only]: answer[only]} : answer;
+    answers.push({...chosen, ms: process.cpuUsage(before).user / 1000});
   }
   const plain = (_, value) => ArrayBuffer.isView(value) ? Array.from(value) : value;
   console.log(JSON.stringify(answers, plain));
@@ -50,7 +50,7 @@ const ask = (call) => new Promise((resolve, reject) => {
 
 
 def answers(folder, layout, calls):
-    """What the committed script of the worker answers: about the engine, then to every call."""
+    """The answers of the worker's committed script: about the engine, then to every call."""
     if shutil.which("node") is None:
         pytest.skip("needs Node.js")
     weights, driver = folder / "weights.bin", folder / "driver.cjs"

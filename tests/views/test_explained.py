@@ -35,7 +35,7 @@ def header_of(view, path):
 def test_a_decoder_opens_on_the_head_whose_last_row_reads_a_content_word(capital):
     opening = aw.Explorer(capital).selection.opening
     weights = capital.attention_layer(opening.layer)[opening.head]
-    assert [capital.tokens[place] for place in opening.pair] == ["␣is", "␣France"]
+    assert [capital.tokens[position] for position in opening.pair] == ["␣is", "␣France"]
     assert weights[4, 3] > 0.85
     assert weights[1:4, 0].mean() > 0.5
     assert opening.sentence == (

@@ -66,13 +66,13 @@ def test_outputs_caches_and_arrays_are_labelled_by_tokens_or_text(bert: Any, out
     cache = {f"blocks.{i}.attn.hook_pattern": layer for i, layer in enumerate(outputs.attentions)}
     ids = tokenizer(TEXT)["input_ids"]
     expected = aw.trace(model, tokenizer, TEXT)
-    for what in (outputs, cache, outputs.attentions, torch.stack(outputs.attentions).numpy()):
+    for attentions in (outputs, cache, outputs.attentions, torch.stack(outputs.attentions).numpy()):
         for explorer in (
-            aw.explore(what, tokens=list(TOKENS)),
-            aw.explore(what, list(TOKENS)),
-            aw.explore(what, tokenizer, TEXT),
-            aw.explore(what, TEXT, tokenizer),
-            aw.explore(what, tokenizer, ids),
+            aw.explore(attentions, tokens=list(TOKENS)),
+            aw.explore(attentions, list(TOKENS)),
+            aw.explore(attentions, tokenizer, TEXT),
+            aw.explore(attentions, TEXT, tokenizer),
+            aw.explore(attentions, tokenizer, ids),
         ):
             assert explorer.trace.tokens == TOKENS
             torch.testing.assert_close(

@@ -1,4 +1,4 @@
-"""What the Explorer asks Python for: one pair through the layers, and maps of the changed model."""
+"""Requests of the Explorer: one pair through the layers, and maps of the changed model."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ def test_a_height_reaches_the_browser(trace):
 
 
 def test_the_steps_of_a_weight_end_at_the_recorded_one(trace):
-    place = {"stack": "self", "layer": 2, "head": 5, "query": 6, "key": 3}
-    meta, _ = aw.Explorer(trace).requests.answer("computed", place)
+    args = {"stack": "self", "layer": 2, "head": 5, "query": 6, "key": 3}
+    meta, _ = aw.Explorer(trace).requests.answer("computed", args)
     names, values = zip(*meta["steps"], strict=True)
     assert values[-1] == pytest.approx(aw.attention(trace).layer(2)[5, 6, 3], rel=1e-5)
     assert values[1] == pytest.approx(values[0] / 32**0.5)

@@ -29,16 +29,16 @@ ELSEWHERE = {
         ("ConceptView", "InfluenceView", "ShapeView"), "scores, influence and shapes: test_concept_views.py"
     ),
 }
-"""Views that show no single number of their own: they have no matrix of the reader's, or several numbers."""
+"""Views without a single number to copy: they have no matrix of the reader's, or several numbers."""
 
 
 @pytest.fixture
 def names(monkeypatch):
     """The reader's names; the view is asked in their presence."""
-    held: dict = {}
-    shell = types.SimpleNamespace(user_ns=held)
+    namespace: dict = {}
+    shell = types.SimpleNamespace(user_ns=namespace)
     monkeypatch.setattr(expressions, "running_shell", lambda: shell)
-    return held
+    return namespace
 
 
 @pytest.fixture(scope="module")
@@ -46,33 +46,33 @@ def classified():
     return aw.trace(random_classifier(), tiny.wordpiece(), "the new cat sat on the mat.")
 
 
-def told(view, **place):
-    return view.requests.answer("expression", place)[0]
+def told(view, **args):
+    return view.requests.answer("expression", args)[0]
 
 
-def number(view, names, **place):
+def number(view, names, **args):
     """Return the code that a view tells, and its value in the reader's names."""
-    answer = told(view, **place)
+    answer = told(view, **args)
     assert answer["note"] == "", answer
     return answer["code"], eval(answer["code"], {}, dict(names))
 
 
 def cells(view):
-    """Yield the place and the shown value of a cell of every source of a view, by layers, heads and units."""
+    """Yield the arguments and the shown value of a cell of every source of a view, by layers and heads."""
     for source in view.sources():
         rows, cols = source.shape
         for layer in {source.ready[0], source.ready[-1]}:
             for head in {source.heads_of_tiles(layer)[0], *source.heads_of_tiles(layer)[-3:]}:
                 row = source.row(layer, head, rows - 1)
                 key = int(np.flatnonzero(np.isfinite(row))[-1])
-                place = {
+                args = {
                     "source": source.id,
                     "layer": layer,
                     "head": head,
                     "query": rows - 1,
                     "key": min(key, cols),
                 }
-                yield {"of": "cell", **place}, float(row[key])
+                yield {"of": "cell", **args}, float(row[key])
 
 
 @pytest.mark.parametrize("name", [name for name in every_view() if name not in ELSEWHERE])
@@ -80,8 +80,8 @@ def test_the_expression_of_every_view_returns_the_number_that_is_shown(name, nam
     view = make(name, lambda: classified)
     names["view"] = view
     shown = 0
-    for place, value in cells(view):
-        code, got = number(view, names, **place)
+    for args, value in cells(view):
+        code, got = number(view, names, **args)
         assert code.startswith("view.")
         assert np.float32(got) == np.float32(value), code
         shown += 1
@@ -91,45 +91,45 @@ def test_the_expression_of_every_view_returns_the_number_that_is_shown(name, nam
 def test_the_trace_is_preferred_to_the_map_and_the_map_to_the_view(names, classified):
     attention = aw.attention(classified)
     by_trace, by_map = aw.Heatmap(classified), aw.Heatmap(attention)
-    place = {"of": "cell", "source": "attention/token/self", "layer": 1, "head": 1, "query": 3, "key": 2}
+    cell = {"of": "cell", "source": "attention/token/self", "layer": 1, "head": 1, "query": 3, "key": 2}
     shown = attention.layer(1)[1, 3, 2]
     names |= {"_": classified, "_7": classified, "by_trace": by_trace}
-    assert number(by_trace, names, **place) == (
+    assert number(by_trace, names, **cell) == (
         "by_trace.explanation('attention').value(3, 2, layer=1, head=1)",
         shown,
     )
     names["t"] = classified
-    assert number(by_trace, names, **place) == ("t.attention_layer(1)[1, 3, 2].item()", shown)
+    assert number(by_trace, names, **cell) == ("t.attention_layer(1)[1, 3, 2].item()", shown)
     names["inside"] = [attention]
-    assert told(by_map, **place)["note"]  # in no container
+    assert told(by_map, **cell)["note"]  # in no container
     names["weights"] = attention
-    assert number(by_map, names, **place) == ("weights.value(3, 2, layer=1, head=1)", shown)
+    assert number(by_map, names, **cell) == ("weights.value(3, 2, layer=1, head=1)", shown)
 
 
 def test_an_equal_object_is_not_the_one_shown(names, classified):
     view = aw.Heatmap(aw.attention(classified))
     names["other"] = aw.attention(classified)
-    place = {"of": "cell", "source": "attention/token/self", "layer": 0, "head": 0, "query": 1, "key": 1}
-    answer = told(view, **place)
+    cell = {"of": "cell", "source": "attention/token/self", "layer": 0, "head": 0, "query": 1, "key": 1}
+    answer = told(view, **cell)
     assert answer["code"].startswith("view.explanation(")
     assert "view" in answer["note"]
 
 
 def test_names_count_as_they_are_when_asked(names, classified):
     view = aw.Heatmap(classified)
-    place = {"of": "cell", "source": "attention/token/self", "layer": 0, "head": 0, "query": 1, "key": 1}
+    cell = {"of": "cell", "source": "attention/token/self", "layer": 0, "head": 0, "query": 1, "key": 1}
     names["before"] = classified
-    assert told(view, **place)["code"].startswith("before.")
+    assert told(view, **cell)["code"].startswith("before.")
     names["after"] = names.pop("before")
-    assert told(view, **place)["code"].startswith("after.")
+    assert told(view, **cell)["code"].startswith("after.")
 
 
 def test_words_and_means_of_a_trace_are_made_from_it(names, classified):
     view = aw.Heatmap(classified)
     names |= {"aw": aw, "trace": classified}
-    place = {"of": "cell", "source": "attention/word/self", "layer": 1, "head": "mean", "query": 3, "key": 2}
+    cell = {"of": "cell", "source": "attention/word/self", "layer": 1, "head": "mean", "query": 3, "key": 2}
     shown = next(source for source in view.sources() if source.unit == "word").row(1, "mean", 3)[2]
-    code, value = number(view, names, **place)
+    code, value = number(view, names, **cell)
     assert code == "aw.attention(trace).value(3, 2, layer=1, head='mean', unit='word')"
     assert np.float32(value) == shown
 
@@ -139,8 +139,8 @@ def test_another_rollout_is_not_taken_for_the_default_one(names, classified):
     view = aw.Explorer(classified, methods=["rollout"])
     names |= {"aw": aw, "trace": classified, "first": first, "view": view}
     for shown in (first, view):
-        for place, value in cells(shown):
-            code, got = number(shown, names, **place)
+        for args, value in cells(shown):
+            code, got = number(shown, names, **args)
             assert np.float32(got) == np.float32(value), code
 
 
@@ -149,8 +149,8 @@ def test_attributions_of_a_target_and_a_foil_and_their_layers(names, classified)
     view = aw.views.RelevanceMap(lrp)
     names["relevance"] = lrp
     starts = set()
-    for place, value in cells(view):
-        code, got = number(view, names, **place)
+    for args, value in cells(view):
+        code, got = number(view, names, **args)
         starts.add(code.split("(")[0])
         assert np.float32(got) == np.float32(value), code
     assert starts == {"relevance.value", "relevance.map.value"}
@@ -164,8 +164,8 @@ def test_a_target_and_foil_that_the_reader_chose_in_the_view(names, classified):
     source = next(s for s in view.store.sources() if s.method == view.selection.method and s.unit == "token")
     assert "@1-0" in source.method
     for row in range(3):
-        place = {"of": "cell", "source": source.id, "layer": 0, "head": "-", "query": row, "key": 2}
-        code, got = number(view, names, **place)
+        cell = {"of": "cell", "source": source.id, "layer": 0, "head": "-", "query": row, "key": 2}
+        code, got = number(view, names, **cell)
         assert f"target={row}" in code
         assert np.float32(got) == source.row(0, "-", row)[2]
 
@@ -174,8 +174,8 @@ def test_a_row_without_its_special_tokens_is_divided_as_in_the_view(names, class
     attention = aw.attention(classified)
     view = aw.Heatmap(attention, hide_special="renormalise")
     names["m"] = attention
-    place = {"of": "cell", "source": "attention/token/self", "layer": 0, "head": 1, "query": 3, "key": 2}
-    _, value = number(view, names, **place)
+    cell = {"of": "cell", "source": "attention/token/self", "layer": 0, "head": 1, "query": 3, "key": 2}
+    _, value = number(view, names, **cell)
     special = np.array(classified.units["token"].special)
     row = attention.layer(0)[1, 3].astype(float)
     assert value == pytest.approx(row[2] / row[~special].sum(), rel=1e-12)
@@ -211,8 +211,8 @@ def test_values_of_a_line_over_layers(names, classified):
     shown = np.frombuffer(data, "<f4").reshape(2, len(meta["layers"]), -1)
     for line in range(2):
         for sources in ([3], [1, 4]):
-            place = {"of": "value", "line": line, "sources": sources, "layer": 1, "query": 2, "unit": "token"}
-            code, value = number(view, names, **place)
+            args = {"of": "value", "line": line, "sources": sources, "layer": 1, "query": 2, "unit": "token"}
+            code, value = number(view, names, **args)
             assert value == pytest.approx(shown[line, 1, sources].sum(), rel=1e-6), code
 
 
@@ -221,8 +221,8 @@ def test_the_share_of_an_input_token_is_that_of_rollout(names, classified):
     names["view"] = view
     rolled = aw.rollout(classified)
     for layer in rolled.layers:
-        place = {"of": "share", "query": 4, "key": 2, "layer": layer, "unit": "token"}
-        code, value = number(view, names, **place)
+        args = {"of": "share", "query": 4, "key": 2, "layer": layer, "unit": "token"}
+        code, value = number(view, names, **args)
         assert value == pytest.approx(rolled.matrix(layer)[4, 2], rel=1e-5), code
     _, value = number(view, names, of="share", query=1, key=1, layer=0, unit="word")
     assert value == pytest.approx(view.explanation().to("word").matrix(0)[1, 1], rel=1e-5)
@@ -235,10 +235,10 @@ def test_what_is_left_after_some_removals(names, classified):
     meta, buffers = view.requests.answer("removal", shown)
     curves = np.frombuffer(buffers[0]).reshape(2, -1)
     for step in (0, 2, len(meta["steps"]) - 1):
-        for kept in (False, True):
-            place = {"of": "left", **shown, "k": meta["steps"][step], "kept": kept}
-            code, value = number(view, names, **place)
-            assert np.array_equal(value, curves[int(kept), step], equal_nan=True), code
+        for flag in (False, True):
+            args = {"of": "left", **shown, "k": meta["steps"][step], "kept": flag}
+            code, value = number(view, names, **args)
+            assert np.array_equal(value, curves[int(flag), step], equal_nan=True), code
     with pytest.raises(ValueError, match="is not one of the steps"):
         view.left(99)
 
@@ -255,10 +255,10 @@ def test_scores_of_a_method_at_a_place_and_over_all(names):
         for shown in view.options["cards"]:
             for metric, (metric_name, _) in enumerate(shown["metrics"]):
                 for row, (row_name, _) in enumerate(shown["rows"]):
-                    one = {"of": "score", "metric": metric_name, "row": row_name}
-                    code, value = number(view, names, **one, place=-1)
+                    score = {"of": "score", "metric": metric_name, "row": row_name}
+                    code, value = number(view, names, **score, place=-1)
                     assert value == pytest.approx(shown["whole"][0][metric][row], rel=1e-6), code
-                    code, value = number(view, names, **one, place=0)
+                    code, value = number(view, names, **score, place=0)
                     assert value == pytest.approx(shown["mean"][metric][row][0], rel=1e-6), code
                     assert code.startswith("view.") == ("card" not in names)
     assert number(view, names, of="score", metric="two", row="b", place=-1)[0] == (
@@ -291,20 +291,20 @@ def test_activations_and_density_of_a_feature(names):
     feature = fired.ranked(1)[0].feature
     for unit in fired.available_units():
         shown = fired.to(unit).feature(feature).values
-        place = {"of": "activation", "sae": 0, "feature": feature, "token": int(shown.argmax()), "unit": unit}
+        args = {"of": "activation", "sae": 0, "feature": feature, "token": int(shown.argmax()), "unit": unit}
         names.clear()
         names["view"] = view
-        code, value = number(view, names, **place)
+        code, value = number(view, names, **args)
         assert value == shown.max(), code
         names["fired"] = fired
-        code, value = number(view, names, **place)
+        code, value = number(view, names, **args)
         assert code.startswith("fired.")
         assert value == shown.max(), code
 
 
 def test_what_a_page_asks_is_checked(names, classified):
     view = aw.Heatmap(classified)
-    place = {"of": "cell", "source": "attention/token/self", "layer": 0, "head": 0, "query": 1, "key": 1}
+    cell = {"of": "cell", "source": "attention/token/self", "layer": 0, "head": 0, "query": 1, "key": 1}
     for wrong in (
         {"of": "__class__"},
         {"source": "no"},
@@ -314,7 +314,7 @@ def test_what_a_page_asks_is_checked(names, classified):
         {"query": -1},
     ):
         with pytest.raises((LookupError, IndexError)):
-            told(view, **(place | wrong))
+            told(view, **(cell | wrong))
 
 
 def test_a_page_holds_the_expression_of_the_pinned_cell(names, classified):

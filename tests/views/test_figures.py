@@ -198,10 +198,10 @@ def test_a_text_from_right_to_left_is_drawn_so():
         strip(np.ones((1, 6)), words),
     ]
     for figure in figures:
-        places = {}
+        positions = {}
         for text in figure.findobj(mpl.text.Text):
-            places.setdefault(text.get_text(), text.get_position()[0])
-        across = [places[word] for word in words]
+            positions.setdefault(text.get_text(), text.get_position()[0])
+        across = [positions[word] for word in words]
         assert across == sorted(across, reverse=True)
     # A sentence about a word runs as the sentence does.
     assert any(text.get_text().startswith("\u200e“נפלא”") for text in figures[0].findobj(mpl.text.Text))
@@ -227,9 +227,9 @@ def test_a_comparison_is_drawn_as_rows_of_cells_on_the_scale_of_the_page(given):
         rows = [image for image in images if image.get_array().shape == (1, len(trace.tokens))]
         values = [aw.attention(trace).mean("head").values[0, 3], aw.rollout(trace).values[0, 3]]
         for row, value in zip(rows, values, strict=True):
-            known = ~np.ma.getmaskarray(row.get_array())[0]
-            assert known.any()
-            np.testing.assert_allclose(row.get_array()[0][known], value[known], rtol=1e-5)
+            finite = ~np.ma.getmaskarray(row.get_array())[0]
+            assert finite.any()
+            np.testing.assert_allclose(row.get_array()[0][finite], value[finite], rtol=1e-5)
         return [row.norm.vmax for row in rows]
 
     together = ends()

@@ -1,4 +1,4 @@
-"""FlowView: what tokens are made of, layer by layer; followed to the input it is rollout."""
+"""FlowView: the sources of tokens, layer by layer; followed to the input they are rollout."""
 
 from __future__ import annotations
 

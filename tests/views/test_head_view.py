@@ -1,4 +1,4 @@
-"""HeadView: its options, heads in one message, a token's numbers; and figures of what views show."""
+"""HeadView: its options, heads in one message, a token's numbers; and figures of views."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_only_a_view_s_own_maps_are_told(given):
         )
 
 
-# Figures of what a view shows
+# Figures
 
 
 def figure_of(view):

@@ -180,8 +180,10 @@ def test_a_view_in_a_frame_cannot_touch_the_notebook(given):
 
 
 def test_a_page_of_one_matrix_says_one(tmp_path):
-    one = aw.results.MixingMap(np.full((1, 3, 3), 1 / 3), query=list("abc"), key=list("abc"), method="made")
-    page = aw.to_html(aw.Heatmap(one), tmp_path / "page.html").read_text(encoding="utf-8")
+    single = aw.results.MixingMap(
+        np.full((1, 3, 3), 1 / 3), query=list("abc"), key=list("abc"), method="made"
+    )
+    page = aw.to_html(aw.Heatmap(single), tmp_path / "page.html").read_text(encoding="utf-8")
     assert "The one matrix is in it." in page
 
 
@@ -215,8 +217,8 @@ def test_only_thumbnails_that_a_view_opens_with_come_first(minilm, sentence, tmp
 def test_matrices_that_are_the_same_take_room_once(minilm, tmp_path, text, same):
     trace = aw.trace(*minilm, f"{text} " * 8)
     _, state, blobs = read(aw.HeadGrid(trace).to_html(tmp_path / "page.html"))
-    places = [*state["models"]["store0"]["state"]["header"]["tiles"], *state["archive"]["store0"]]
-    of = {(t["source"], t["layer"], t["head"]): (t["offset"], t["length"]) for t in places}
+    tiles = [*state["models"]["store0"]["state"]["header"]["tiles"], *state["archive"]["store0"]]
+    of = {(t["source"], t["layer"], t["head"]): (t["offset"], t["length"]) for t in tiles}
     for layer in range(6):
         of_token, of_word = (of[f"attention/{unit}/self", layer, 3] for unit in ("token", "word"))
         assert (of_token == of_word) is same

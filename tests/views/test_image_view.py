@@ -1,4 +1,4 @@
-"""ImageView: rows instead of matrices, and what stands beside the picture, against the attention itself."""
+"""ImageView: rows instead of matrices, and shares beside the picture, against the attention itself."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def trace():
 
 
 def rows_of(view, **args):
-    """What the browser reads: values of patches [layer, head, patch], their sums, and the others."""
+    """The numbers of the browser: values of patches [layer, head, patch], their sums, and the others."""
     [source] = [item for item in view.sources() if item.method == "attention" and item.unit == "patch"]
     asked = {"source": source.id, "side": "query", "index": 0, "computed": None} | args
     meta, (codes, scale, sums, rest, *_) = view.requests.answer("reads", asked)
@@ -41,7 +41,7 @@ def rows_of(view, **args):
     codes = np.frombuffer(codes, np.uint8).reshape(*scale.shape, -1)
     values = np.stack(
         [
-            [dequantise(own, float(top), signed=meta["signed"]) for own, top in zip(*line, strict=True)]
+            [dequantise(head, float(top), signed=meta["signed"]) for head, top in zip(*line, strict=True)]
             for line in zip(codes, scale, strict=True)
         ]
     )
@@ -57,7 +57,7 @@ def test_what_an_element_reads_is_its_row_of_every_head(trace, index):
     assert np.abs(values - exact[..., 1:]).max() <= (scale / 127).max()
     np.testing.assert_allclose(others[..., 0], exact[..., 0], rtol=1e-6)
     np.testing.assert_allclose(scale, exact[..., 1:].max(-1), rtol=1e-6)
-    # Shares beside the picture and on it are one whole, and are not rescaled to be one.
+    # Shares beside the picture and on it sum to 1, without rescaling.
     np.testing.assert_allclose(sums + others.sum(-1), 1.0, atol=1e-5)
 
 
@@ -71,8 +71,8 @@ def test_who_reads_an_element_is_its_column(trace):
 
 
 def test_patches_of_windows_are_told_row_by_row():
-    one = PICTURES["Qwen2-VL"]
-    recorded = one.trace_of(tiny.build(one.make), one.picture())
+    qwen = PICTURES["Qwen2-VL"]
+    recorded = qwen.trace_of(tiny.build(qwen.make), qwen.picture())
     view = aw.ImageView(recorded)
     source = next(item for item in view.sources() if (item.stack, item.unit) == ("vision", "patch"))
     asked = {"source": source.id, "side": "query", "index": 0, "computed": None}
@@ -116,8 +116,8 @@ def test_it_opens_on_the_class_token_and_says_its_shares(trace):
 
 
 def test_without_a_class_token_it_opens_on_the_patch_in_the_middle():
-    one = PICTURES["SigLIP"]
-    view = aw.ImageView(one.trace_of(tiny.build(one.make), one.picture()))
+    siglip = PICTURES["SigLIP"]
+    view = aw.ImageView(siglip.trace_of(tiny.build(siglip.make), siglip.picture()))
     assert view.options["stack"] == "vision"  # not that of the text, which comes first
     assert "patch 1,1 gives" in view.describe()
 
@@ -129,8 +129,8 @@ def test_a_page_holds_the_picture_once_and_rows_instead_of_matrices(trace, tmp_p
     assert state["models"]["store0"]["state"]["media"] == "anywidget:media0"
     assert state["models"]["media0"]["state"]["media"]["kind"] == "picture"
     assert state["archive"]["store0"] == []
-    held = [answer["args"] for answer in state["answers"]["view0"] if answer["topic"] == "reads"]
-    attention = [args["index"] for args in held if args["source"] == "attention/patch/self"]
+    in_page = [answer["args"] for answer in state["answers"]["view0"] if answer["topic"] == "reads"]
+    attention = [args["index"] for args in in_page if args["source"] == "attention/patch/self"]
     assert FEW_BYTES > 2 * 4 * 24 * 25  # so few that every patch is there
     assert attention == list(range(25))
 
@@ -202,8 +202,8 @@ def test_maps_of_a_picture_are_shown_on_it(trace):
 
 
 def test_an_explorer_of_a_picture_and_its_caption_opens_on_the_picture():
-    one = PICTURES["CLIP"]
-    recorded = one.trace_of(tiny.build(one.make), one.picture().sigmoid())
+    clip = PICTURES["CLIP"]
+    recorded = clip.trace_of(tiny.build(clip.make), clip.picture().sigmoid())
     explorer = aw.Explorer(recorded)
     assert (explorer.selection.stack, explorer.selection.unit) == ("vision", "patch")
     assert {source.stack for source in explorer.sources()} == {"vision", "text"}
@@ -211,8 +211,8 @@ def test_an_explorer_of_a_picture_and_its_caption_opens_on_the_picture():
 
 
 def test_a_picture_with_padding_opens_on_a_patch():
-    one = PICTURES["SigLIP 2"]
-    recorded = one.trace_of(tiny.build(one.make), one.picture().sigmoid())
+    siglip = PICTURES["SigLIP 2"]
+    recorded = siglip.trace_of(tiny.build(siglip.make), siglip.picture().sigmoid())
     assert "[PAD]" in recorded.units["patch"].labels
     view = aw.ImageView(recorded)
     assert "patch 1,1 gives" in view.describe()

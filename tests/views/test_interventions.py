@@ -43,7 +43,7 @@ def after(trace, *interventions):
     return (logits if logits.dim() == 1 else logits[-1]).double().softmax(-1).numpy()
 
 
-# -- what is shared --------------------------------------------------------------------------------
+# -- shared state ----------------------------------------------------------------------------------
 
 
 def test_all_views_of_a_trace_see_one_list_and_undo_takes_the_last_back(read):
@@ -132,13 +132,15 @@ def test_a_free_row_moves_by_its_amount_and_the_prediction_stands_still(read):
     (row,) = result.rows.values()
     movable = float(result.movable[0, 0, 0])
     assert movable > 0.1
-    own = read.attention_layer(1)[2, query].numpy()
+    before = read.attention_layer(1)[2, query].numpy()
     for amount in (0, 0.5, 1):
         view.selection.interventions = [
             ROW | {"layer": 1, "head": 2, "query": query, "to": "free", "amount": amount}
         ]
         traced = read.rerun(*view.interventions())
-        np.testing.assert_allclose(traced.attention_layer(1)[2, query], own + amount * (row - own), atol=1e-6)
+        np.testing.assert_allclose(
+            traced.attention_layer(1)[2, query], before + amount * (row - before), atol=1e-6
+        )
         told, _ = asked(view, interventions=view.selection.interventions)
         assert told["distance"] < 1e-5
     meta, (packed,) = asked(view, "free_row", stack="self", layer=1, head=2, query=query)
@@ -147,14 +149,14 @@ def test_a_free_row_moves_by_its_amount_and_the_prediction_stands_still(read):
     assert "of what is free" in view.interventions()[0].said
 
 
-# -- what the model then says ----------------------------------------------------------------------
+# -- predictions afterwards -----------------------------------------------------------------------
 
 
 def test_before_and_after_are_what_a_preview_predicts(read):
     view = aw.InterventionView(read)
-    one = aw.ablate_heads(read, (1, 2))
+    ablation = aw.ablate_heads(read, (1, 2))
     told, _ = asked(view, interventions=[OUT])
-    was, now = read.logits[-1].double().softmax(-1).numpy(), after(read, one)
+    was, now = read.logits[-1].double().softmax(-1).numpy(), after(read, ablation)
     assert told["kind"] == "distribution"
     assert told["distance"] == pytest.approx(np.abs(now - was).sum() / 2, abs=1e-6)
     for number, label, before, later in told["rows"]:
@@ -234,11 +236,11 @@ def test_a_page_plays_what_undo_leads_through_and_each_head_alone(read, tmp_path
     view.selection.interventions = [OUT, ROW | {"to": "uniform"}, OUT | {"head": 0}]
     state, told = answers_of(view.to_html(tmp_path / "page.html"))
     active = state["models"]["selection0"]["state"]["interventions"]
-    held = [item["args"]["interventions"] for item in told]
-    assert [active, active[:2], active[:1]] == held[:3]
-    alone = [specs[0]["head"] for specs in held if len(specs) == 1 and specs[0]["kind"] == "ablate"]
+    answered = [item["args"]["interventions"] for item in told]
+    assert [active, active[:2], active[:1]] == answered[:3]
+    alone = [specs[0]["head"] for specs in answered if len(specs) == 1 and specs[0]["kind"] == "ablate"]
     assert sorted(alone) == [0, 1, 2, 3]
-    assert held.count(active[:1]) == 1
+    assert answered.count(active[:1]) == 1
     wanted = after(read, *view.interventions())
     assert all(row[3] == pytest.approx(wanted[row[0]], abs=1e-6) for row in told[0]["meta"]["rows"])
 

@@ -19,7 +19,7 @@ from .slow import Front, Slow
 
 
 class Kernel:
-    """What ipykernel 7 has: a main loop, and the lock that its cells hold while they run."""
+    """A kernel of ipykernel 7: a main loop, and the lock that its cells hold while they run."""
 
     def __init__(self):
         self.io_loop = self
@@ -30,7 +30,7 @@ class Kernel:
         self.loop.call_soon_threadsafe(lambda: self.loop.create_task(turn()))
 
     def run_cell(self, during=lambda: None):
-        """Run a cell that awaits something while `during` happens, and what waits for it."""
+        """Run a cell that awaits something while `during` happens, and then the waiting jobs."""
 
         async def cell():
             async with self._main_asyncio_lock:
@@ -137,7 +137,7 @@ def test_what_runs_can_be_stopped_from_another_thread(kernel, page, slow):
 
 
 class OneThread:
-    """A kernel of ipykernel 6: what arrives while its thread is busy stays in the socket until it looks."""
+    """A kernel of ipykernel 6: messages to a busy thread stay in the socket until it looks."""
 
     def __init__(self):
         self.kernel = self.shell_stream = self.msg_queue = self
@@ -159,13 +159,13 @@ def test_a_kernel_with_another_kind_of_queue_has_no_messages_waiting(monkeypatch
 
 
 def test_a_kernel_with_one_thread_hears_that_its_job_is_cancelled(page, slow, monkeypatch):
-    one, steps = OneThread(), []
-    monkeypatch.setattr(jobs, "running_shell", lambda: one)
+    kernel, steps = OneThread(), []
+    monkeypatch.setattr(jobs, "running_shell", lambda: kernel)
     monkeypatch.setattr("attnwidgets.views.wire.jobs._PROGRESS_EVERY", 0)
 
     def at_step(_layer, step):
-        one.socket.append([b"something else"])
-        one.arrives({"kind": "cancel", "job": page.number + (step == 0)})  # at first that of another job
+        kernel.socket.append([b"something else"])
+        kernel.arrives({"kind": "cancel", "job": page.number + (step == 0)})  # at first that of another job
         steps.append(step)
 
     slow.at_step = at_step
@@ -173,7 +173,7 @@ def test_a_kernel_with_one_thread_hears_that_its_job_is_cancelled(page, slow, mo
     assert page.of(number)[-1] == "cancelled"
     assert slow.layers == []
     assert steps == [0, 1]
-    assert len(one._queue) == 4, "what it saw is handled later"
+    assert len(kernel._queue) == 4, "messages that it saw are handled later"
 
 
 def test_an_interrupt_of_the_kernel_stops_a_job_and_nothing_else(kernel, page, slow):
@@ -209,7 +209,7 @@ def test_closing_the_view_drops_what_waits(kernel, given, slow, monkeypatch):
 
 
 def test_a_kernel_without_a_loop_answers_at_once(monkeypatch):
-    """Solara's: it is one of ipykernel by its class, and has only its lock."""
+    """Solara's: its class is of ipykernel, and it has only the lock."""
     made = SimpleNamespace(_main_asyncio_lock=asyncio.Lock())
     monkeypatch.setattr(jobs, "running_shell", lambda: SimpleNamespace(kernel=made))
     called = []

@@ -101,7 +101,7 @@ def test_cues_are_marked_by_label_or_number(minilm_trace):
 def test_layers_that_run_the_model_tell_their_progress(minilm_trace):
     zeroing = aw.value_zeroing(minilm_trace)
     view = aw.views.LayerProfile(zeroing)
-    assert len(zeroing.computed_layers) == 1  # the one that the view opens with
+    assert len(zeroing.computed_layers) == 1  # the layer that the view opens with
     told = []
     questions = RequestHandlers(view._handlers(), lambda reply, _: told.append(reply))
     args = {"query": 2, "unit": "token"}

@@ -1,4 +1,4 @@
-"""Links: a line of code and an address that open a view at the same place again."""
+"""Links: a line of code and an address that open a view at the same selection again."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def review():
 
 
 def chosen(view):
-    """What a link has to bring back."""
+    """The state that a link has to bring back."""
     selection = view.selection
     return {name: getattr(selection, name) for name in selection._chosen_names()}
 

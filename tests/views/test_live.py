@@ -1,4 +1,4 @@
-"""A live page computes what torch does: predictions, maps, units, ablations and edited rows."""
+"""A live page computes the same as torch: predictions, maps, units, ablations and edited rows."""
 
 from __future__ import annotations
 
@@ -129,13 +129,13 @@ def test_a_typed_text_has_the_model_s_tokens_units_and_predictions(case):
     assert [item["id"] for item in answer.header["sources"]] == [item["id"] for item in expected["sources"]]
     predictions = answer.header["predictions"]
     assert predictions["title"] == expected["predictions"]["title"]
-    for prediction, known in zip(predictions["items"], expected["predictions"]["items"], strict=True):
-        if known["probability"] is not None:
-            assert prediction["probability"] == pytest.approx(known["probability"], abs=1e-4)
+    for prediction, wanted in zip(predictions["items"], expected["predictions"]["items"], strict=True):
+        if wanted["probability"] is not None:
+            assert prediction["probability"] == pytest.approx(wanted["probability"], abs=1e-4)
             continue
         assert prediction["probability"] is None
         (name, digits), (expected_name, number) = (
-            item["label"].replace("−", "-").rsplit(" ", 1) for item in (prediction, known)
+            item["label"].replace("−", "-").rsplit(" ", 1) for item in (prediction, wanted)
         )
         assert name == expected_name
         assert float(digits) == pytest.approx(float(number), abs=1e-3)
@@ -187,19 +187,19 @@ def test_ablations_and_row_edits_are_those_of_rerun(case):
         steps += [asks("changed", interventions=specs), asks("follow", interventions=specs)]
         steps += [row(f"attention{method}", layer, 0, last)]
     told = page.answers(*steps)[1:]
-    for number, (known, attention) in enumerate(expected):
+    for number, (change, attention) in enumerate(expected):
         result, follow, attended = told[3 * number : 3 * number + 3]
         assert follow.meta == {"method": f"attention#changed{number}"}
         np.testing.assert_allclose(attended.numbers(), attention, atol=2e-6)
-        assert_same_change(result.meta, known)
+        assert_same_change(result.meta, change)
 
 
-def assert_same_change(found, known):
+def assert_same_change(actual, expected):
     for name in ("kind", "title", "count"):
-        assert found[name] == known[name]
-    if known["distance"] is not None:
-        assert found["distance"] == pytest.approx(known["distance"], abs=1e-4)
-    here, there = ({item[0]: item[2:] for item in rows} for rows in (found["rows"], known["rows"]))
+        assert actual[name] == expected[name]
+    if expected["distance"] is not None:
+        assert actual["distance"] == pytest.approx(expected["distance"], abs=1e-4)
+    here, there = ({item[0]: item[2:] for item in rows} for rows in (actual["rows"], expected["rows"]))
     assert bool(here) == bool(there)
     for outcome in here.keys() & there.keys():
         assert here[outcome] == pytest.approx(there[outcome], abs=1e-4)
@@ -268,20 +268,20 @@ def test_outcomes_surprisal_and_one_weight_are_those_of_python(node, tmp_path):
         assert_alike(answer.meta, meta)
 
 
-def assert_alike(found, known):
+def assert_alike(actual, expected):
     """Two answers agree: names and texts exactly, numbers nearly."""
-    if isinstance(known, dict):
-        assert found.keys() == known.keys()
-        for name, value in known.items():
-            assert_alike(found[name], value)
-    elif isinstance(known, (list, tuple)):
-        assert len(found) == len(known)
-        for one, other in zip(found, known, strict=True):
-            assert_alike(one, other)
-    elif isinstance(known, float):
-        assert found == pytest.approx(known, abs=1e-5)
+    if isinstance(expected, dict):
+        assert actual.keys() == expected.keys()
+        for name, value in expected.items():
+            assert_alike(actual[name], value)
+    elif isinstance(expected, (list, tuple)):
+        assert len(actual) == len(expected)
+        for first, second in zip(actual, expected, strict=True):
+            assert_alike(first, second)
+    elif isinstance(expected, float):
+        assert actual == pytest.approx(expected, abs=1e-5)
     else:
-        assert found == known
+        assert actual == expected
 
 
 def test_a_greedy_continuation_is_that_of_generate(node, tmp_path):
@@ -290,9 +290,9 @@ def test_a_greedy_continuation_is_that_of_generate(node, tmp_path):
     page = LivePage(node, tmp_path, aw.Explorer(trace))
     how = {"how": "greedy", "n": 1, "length": 30, "temperature": 1, "top_k": 0, "top_p": 1, "seed": 0}
     [item] = page.ask("continuations", **how).meta["items"]
-    [known] = aw.continuations(trace, max_new_tokens=30)
-    assert (item["tokens"], item["text"]) == (list(known.tokens), known.text)
-    assert item["logs"] == pytest.approx(known.log_probabilities, abs=1e-3)
+    [continuation] = aw.continuations(trace, max_new_tokens=30)
+    assert (item["tokens"], item["text"]) == (list(continuation.tokens), continuation.text)
+    assert item["logs"] == pytest.approx(continuation.log_probabilities, abs=1e-3)
 
 
 def test_samples_follow_the_model_s_distribution_top_k_and_the_seed(node, tmp_path):
@@ -435,5 +435,5 @@ def test_character_tokenizers_of_any_alphabet_travel(node, tmp_path):
     trace = aw.trace(model, tokenizer, "a[b]")
     page = LivePage(node, tmp_path, aw.Explorer(trace))
     answer = page.ask("text", text="\\^-*[]ab<s>")
-    known = aw.trace(model, tokenizer, "\\^-*[]ab<s>")
-    assert tuple(answer.header["axes"]["token"]["labels"]) == known.tokens
+    expected = aw.trace(model, tokenizer, "\\^-*[]ab<s>")
+    assert tuple(answer.header["axes"]["token"]["labels"]) == expected.tokens

@@ -29,7 +29,7 @@ patternsOf(offered, source, shown, isCausal, matrices).then(([meta, values]) =>
 
 
 def in_node(tmp_path, trace, unit, rows, *, causal):
-    """Return what a page says about maps [layer, head, query, key] of a trace in a unit."""
+    """Return a page's patterns of maps [layer, head, query, key] of a trace in a unit."""
     script = tmp_path / "patterns.cjs"
     built = [ESBUILD, JS / "src/live/patterns.ts", "--bundle", "--format=cjs", f"--outfile={script}"]
     subprocess.run(built, check=True)

@@ -77,7 +77,7 @@ def tokenizers(texts):
 
 @pytest.fixture(scope="module")
 def answers(tokenizers, texts, tmp_path_factory):
-    """What a page reads, by the name of the tokenizer."""
+    """The tokens that a page reads, by the name of the tokenizer."""
     tool = JS / "node_modules/.bin/esbuild"
     if shutil.which("node") is None or not tool.exists():
         pytest.skip("needs Node.js and js/node_modules (make js)")
@@ -106,7 +106,7 @@ def test_texts_are_read_as_by_the_tokenizer(name, answers, tokenizers, texts):
 
 
 def refused(**parts):
-    """What is said of a tokenizer like GPT-2's with other parts."""
+    """The refusal of a tokenizer like GPT-2's with other parts."""
     tokenizer = Tokenizer(parts.pop("model", None) or models.BPE({}, []))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     for name, part in parts.items():

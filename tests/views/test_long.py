@@ -1,4 +1,4 @@
-"""Views of long texts: what they read and send is bounded, and what they show is the model's."""
+"""Views of long texts: reads and messages are bounded, and shown numbers are the model's."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.views.long import HEADS, LAYERS, Counted, text_of, traced
 
 WORDS = 2000
 FOUR_MB = 4_000_000
-ROWS = 16  # rows that are computed at least, also for one
+ROWS = 16  # rows that are computed at least, also for a single row
 
 
 @pytest.fixture(scope="module")
@@ -35,15 +35,18 @@ def counted(monkeypatch):
 
 
 def head_of(trace):
-    """How many weights one head has."""
+    """How many weights a head has."""
     return len(trace.tokens) ** 2
 
 
 def sent(view, bundle):
-    """Bytes that a view sends at once: header, eager bytes, opening answers, and what its cell holds."""
-    held = view.store
+    """Bytes that a view sends at once: header, eager bytes, opening answers, and its cell's output."""
+    store = view.store
     return (
-        len(held.eager) + len(json.dumps(held.header)) + len(view.opening or b"") + len(json.dumps(bundle[0]))
+        len(store.eager)
+        + len(json.dumps(store.header))
+        + len(view.opening or b"")
+        + len(json.dumps(bundle[0]))
     )
 
 
@@ -64,7 +67,7 @@ def test_opening_reads_and_sends_no_more_of_a_long_text(long, counted, monkeypat
     sampled = 64 * LAYERS * HEADS * len(long.tokens)  # for the head to open on
     few = 8 * ROWS * HEADS * len(long.tokens) + sampled
     assert counted.weights <= (1 + 3 * shows_heads) * head_of(long) + few
-    assert beside <= few  # the picture is of what was read
+    assert beside <= few  # the picture is of the rows that were read
     assert sent(view, bundle) < FOUR_MB
     assert bool(view.store.header["thumbs"]) is shows_heads
     if shows_heads:
@@ -79,7 +82,7 @@ def test_opening_is_within_the_promise():
 
 @pytest.mark.slow
 def test_the_same_cell_again_reads_some_rows_only(long, counted, monkeypatch):
-    monkeypatch.setattr(long, "memory", 1)  # no layer is kept
+    monkeypatch.setattr(long, "memory", 1)  # no layer stays in memory
     first = aw.Heatmap(long)
     _, weights = counted.of(lambda: aw.Heatmap(long))
     assert [s.id for s in first.store.sources()] == [
@@ -204,10 +207,10 @@ def test_the_unit_it_opens_on_can_be_chosen(long, options, unit):
 
 @pytest.mark.slow
 def test_a_text_of_one_sentence_and_a_short_one_open_on_tokens():
-    one = aw.Explorer(traced(1600, None))
-    assert one.selection.unit == "token"
-    (tile,) = (tile for tile in one.store.header["tiles"] if tile["source"] == "attention/token/self")
-    assert tile["whole"] == [len(one.store.header["axes"]["token"]["labels"])] * 2
+    explorer = aw.Explorer(traced(1600, None))
+    assert explorer.selection.unit == "token"
+    (tile,) = (tile for tile in explorer.store.header["tiles"] if tile["source"] == "attention/token/self")
+    assert tile["whole"] == [len(explorer.store.header["axes"]["token"]["labels"])] * 2
     short = aw.Explorer(traced(40))
     assert short.selection.unit == "token"
     assert {s["note"] for s in short.store.header["sources"] if s["unit"] == "token"} == {""}
@@ -257,12 +260,14 @@ def test_a_page_of_a_long_text_holds_what_it_opens_with(long, tmp_path):
     text = path.read_text()
     assert "the thumbnails of what it opens with; the others were left out for its size" in text
     state = json.loads(text.split('id="aw-state">')[1].split("</script>")[0])
-    held = {(t["source"], t["layer"], t["head"]) for t in state["archive"]["store0"]}
-    held |= {
+    tiles = {(t["source"], t["layer"], t["head"]) for t in state["archive"]["store0"]}
+    tiles |= {
         (t["source"], t["layer"], t["head"]) for t in state["models"]["store0"]["state"]["header"]["tiles"]
     }
-    assert {("attention/sentence/self", n, h) for n in range(LAYERS) for h in [*range(HEADS), "mean"]} <= held
-    tokens = {(n, h) for source, n, h in held if source == "attention/token/self"}
+    assert {
+        ("attention/sentence/self", n, h) for n in range(LAYERS) for h in [*range(HEADS), "mean"]
+    } <= tiles
+    tokens = {(n, h) for source, n, h in tiles if source == "attention/token/self"}
     assert {(n, 2) for n in range(LAYERS)} <= tokens  # the slider moves along the head that is looked at
     assert len(tokens) < LAYERS * HEADS
     assert [t["source"] for t in state["thumbs"]["store0"]] == ["attention/sentence/self"]
@@ -324,9 +329,9 @@ def test_an_explorer_opens_where_a_rollout_has_no_room(long, monkeypatch):
 
 @pytest.mark.slow
 def test_statistics_of_heads_are_read_head_by_head_and_are_those_of_layers(long, counted, monkeypatch):
-    monkeypatch.setattr(rows, "_CHUNK_BYTES", 8 * head_of(long))  # one head at a time
+    monkeypatch.setattr(rows, "_CHUNK_BYTES", 8 * head_of(long))  # head by head
     layers = []
-    monkeypatch.setattr(type(long), "attention_layer", lambda *place: layers.append(place))
+    monkeypatch.setattr(type(long), "attention_layer", lambda *args: layers.append(args))
     view = aw.HeadGrid(long)
     source = view.store.header["sources"][0]["id"]
     meta, (values,) = view.requests.answer("head_statistics", {"source": source})

@@ -1,4 +1,4 @@
-"""A trace's picture and sound travel within their budgets, and as what they are."""
+"""A trace's picture and sound travel within their budgets, in their formats."""
 
 from __future__ import annotations
 
@@ -98,11 +98,11 @@ def test_a_picture_is_sent_once_whatever_shows_it(trace):
     pixels = noise(20, 20)
     same = [with_media(trace, picture=Picture(pixels), id=name) for name in ("one", "other")]
     stores = [TileStore() for _ in same]
-    for store, own in zip(stores, same, strict=True):
+    for store, source in zip(stores, same, strict=True):
         store.acquire("a view")
         assert store.media is None  # nothing is sent before a view asks
         for _ in range(2):
-            store.show_media(own)
+            store.show_media(source)
     first, second = (store.media for store in stores)
     assert first is second
     [data] = packed(same[0])[1]

@@ -12,9 +12,9 @@ from tests.tracing.pictures import PICTURES
 
 
 def sent(family, unit, stack=None):
-    one = PICTURES[family]
-    result = one.trace_of(tiny.build(one.make), one.picture())
-    return axis(result.axes(stack or one.stack)[0], unit)
+    entry = PICTURES[family]
+    result = entry.trace_of(tiny.build(entry.make), entry.picture())
+    return axis(result.axes(stack or entry.stack)[0], unit)
 
 
 def test_patches_in_order_need_their_grid_only():

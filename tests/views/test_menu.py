@@ -1,4 +1,4 @@
-"""The menu of methods: what it lists, what choosing computes, and what comes into a page."""
+"""The menu of methods: its entries, the jobs of choosing, and the maps of a page."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def state_of(page):
     return json.loads(re.search(r'id="aw-state">(.*?)</script>', page.read_text(encoding="utf-8"))[1])
 
 
-# -- what is listed --------------------------------------------------------------------------------
+# -- entries ---------------------------------------------------------------------------------------
 
 
 def test_the_menu_is_the_registry(given):

@@ -1,4 +1,4 @@
-"""Views of models whose blocks do not all attend say what each block is, and what it forgets."""
+"""Views of models whose blocks do not all attend name the kind of each block, and its decay."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a page of the browser saves is told to all its pages, whether the front end does so or not."""
+"""A model saved by a page of the browser is told to all pages, whether the front end does so or not."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def view(given):
 
 @pytest.fixture
 def sent(view):
-    """What the kernel sends of the selection from now on, as (method, content)."""
+    """Messages of the kernel about the selection from now on, as (method, content)."""
     told = []
     view.selection.comm.kernel = Mock(spec=Kernel)  # without a kernel, ipywidgets 7 sends no state
     view.selection._send = lambda msg, buffers=None: told.append(

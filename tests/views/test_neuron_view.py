@@ -1,4 +1,4 @@
-"""NeuronView tells what a row is made of: at once, exactly, in pages too; refused where nobody knows."""
+"""NeuronView takes a row apart: at once, exactly, in pages too; refused without its vectors."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ def test_a_map_is_refused_in_favour_of_its_trace(by_hand):
 
 @pytest.fixture(scope="module")
 def delta():
-    """A delta rule by hand: the last token overwrites most of what the first one wrote."""
+    """A delta rule by hand: the last token overwrites most of the first token's value."""
     states = np.array([[1.0, 0.0], [0.0, 1.0], [0.8, 0.6]])
     return aw.from_qkv(
         states,
@@ -195,7 +195,7 @@ def test_a_weight_of_a_kernel_is_told_step_by_step(delta):
     assert meta == {"channels": 0, "channel": None, "opens": 0}
     np.testing.assert_allclose(weights, aw.mixing(delta, "kernel").matrix(0, 0)[2], rtol=1e-6)
     chain, _ = told(view, "kernel_chain", stack="self", layer=0, head=0, query=2, key=0)
-    # By hand: 0.75 k of "the" is read by q, fades twice, and "sat" erases 0.75 of what its key finds.
+    # By hand: 0.75 k of "the" is read by q, fades twice, and "sat" erases 0.75 of the value under its key.
     assert chain["start"] == pytest.approx(0.6)
     assert [step["value"] for step in chain["steps"]] == pytest.approx([0.48, 0.384 * 0.25])
     assert chain["steps"][1]["erased"] == pytest.approx(0.384 * 0.75)

@@ -1,4 +1,4 @@
-"""Where views open: on the head with the strongest pattern, unless somebody chose another one."""
+"""Where views open: on the head with the strongest pattern, unless somebody chose another."""
 
 from __future__ import annotations
 
@@ -102,9 +102,9 @@ def test_heads_open_on_the_strongest_pattern_also_after_a_view_without_heads(min
     assert after is alone.selection
     assert (after.layer, after.head, after.opening) == (first.layer, first.head, first.opening)
     moved = aw.trace(*minilm, text)
-    held = aw.Heatmap(aw.rollout(moved), layer=4)
+    heatmap = aw.Heatmap(aw.rollout(moved), layer=4)
     explorer = aw.Explorer(moved)
-    assert explorer.selection is held.selection
+    assert explorer.selection is heatmap.selection
     assert explorer.selection.layer == 4
 
 

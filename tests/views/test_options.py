@@ -1,4 +1,4 @@
-"""Options of views: what Shift-Tab shows is what a view takes."""
+"""Options of views: Shift-Tab shows the options that a view takes."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def test_marks_and_methods_are_shown_where_they_mean_something():
     views = public_views()
     having = {name: {v for v in views if name in shown_by(views[v])} for name in ("marks", "methods")}
     assert having["marks"] == {"Heatmap", "TokenStrip", "Explorer"}
-    known = {"Explorer", "RemovalView", "CompareView", "LayerProfile", "TwoTexts", "ImageView"}
-    assert having["methods"] == known
+    expected = {"Explorer", "RemovalView", "CompareView", "LayerProfile", "TwoTexts", "ImageView"}
+    assert having["methods"] == expected
 
 
 @pytest.mark.parametrize("view", ["Heatmap", "LayerSlider", "HeadGrid", "HeadView", "TokenStrip", "Explorer"])

@@ -1,4 +1,4 @@
-"""The picture of a display, drawn on pixels, shows what the figure shows that matplotlib draws."""
+"""The picture of a display, drawn on pixels, shows the same as matplotlib's figure."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def texts_of(figure):
 
 @pytest.fixture
 def drawn(monkeypatch):
-    """What a pen on pixels is asked to write, and the cells that it is asked to colour, with their places."""
+    """The texts that a pen on pixels is asked to write, and the cells to colour, with their positions."""
     texts, cells = [], []
     write, colour = PixelArea._write, PixelArea.cells
 
@@ -133,12 +133,12 @@ def test_a_picture_is_the_same_in_every_run(given):
 @pytest.mark.parametrize("most", [2, 5, 8])
 @pytest.mark.parametrize("whole", [False, True])
 def test_ticks_are_round_even_and_inside(low, high, most, whole):
-    places = ticks(low, high, most, whole=whole)
-    assert all(low - 1e-9 <= place <= high + 1e-9 for place in places)
-    assert len(places) <= most + 1
-    assert len(set(tick_words(places))) == len(places)
-    steps = [second - first for first, second in itertools.pairwise(places)]
+    positions = ticks(low, high, most, whole=whole)
+    assert all(low - 1e-9 <= position <= high + 1e-9 for position in positions)
+    assert len(positions) <= most + 1
+    assert len(set(tick_words(positions))) == len(positions)
+    steps = [second - first for first, second in itertools.pairwise(positions)]
     np.testing.assert_allclose(steps, steps[:1] * len(steps))
-    assert not whole or all(float(place).is_integer() for place in places)
-    for place, words in zip(places, tick_words(places), strict=True):
-        assert float(words.replace("−", "-")) == pytest.approx(place, rel=1e-2, abs=1e-12)
+    assert not whole or all(float(position).is_integer() for position in positions)
+    for position, words in zip(positions, tick_words(positions), strict=True):
+        assert float(words.replace("−", "-")) == pytest.approx(position, rel=1e-2, abs=1e-12)

@@ -1,4 +1,4 @@
-"""SourcesView of a picture: what each word rests on, views of a picture, and answers without a part."""
+"""SourcesView of a picture: the sources of each word, views of a picture, and answers without a part."""
 
 from __future__ import annotations
 
@@ -58,15 +58,15 @@ def test_it_opens_on_the_word_that_loses_most(result):
 
 
 def test_its_python_gives_the_number_that_is_shown(result, monkeypatch):
-    view, held = result.view(), {"rests": result}
-    monkeypatch.setattr(expressions, "running_shell", lambda: types.SimpleNamespace(user_ns=held))
-    place = {"of": "source", "sentence": 0, "part": EVIDENCE, "word": 3}
-    code = view.requests.answer("expression", place)[0]["code"]
+    view, namespace = result.view(), {"rests": result}
+    monkeypatch.setattr(expressions, "running_shell", lambda: types.SimpleNamespace(user_ns=namespace))
+    args = {"of": "source", "sentence": 0, "part": EVIDENCE, "word": 3}
+    code = view.requests.answer("expression", args)[0]["code"]
     assert code == "rests.scores.value(5, target=3)"
-    assert eval(code, {}, held) == view.score(0, EVIDENCE, word=3)
-    held["view"] = view
-    code = view.requests.answer("expression", place | {"word": None})[0]["code"]
-    assert eval(code, {}, held) == view.score(0, EVIDENCE)
+    assert eval(code, {}, namespace) == view.score(0, EVIDENCE, word=3)
+    namespace["view"] = view
+    code = view.requests.answer("expression", args | {"word": None})[0]["code"]
+    assert eval(code, {}, namespace) == view.score(0, EVIDENCE)
     assert view.score(0, EVIDENCE) == pytest.approx(result.scores.values[:, EVIDENCE].sum())
 
 

@@ -1,4 +1,4 @@
-"""What a panel of predictions is told: exact at every temperature, by position, and in a page."""
+"""The numbers of a panel of predictions: exact at every temperature, by position, and in a page."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ def test_a_place_in_the_text_tells_what_stands_there(read):
     assert result.actual[3] == int((logits > logits[token]).sum())
     assert result.ids[0] == int(logits.argmax())
     assert outcomes(read, len(read.input_ids)).ids == outcomes(read).ids
-    for place in (0, len(read.input_ids) + 1):
+    for position in (0, len(read.input_ids) + 1):
         with pytest.raises(ValueError, match=f"1 to {len(read.input_ids)}"):
-            outcomes(read, place)
+            outcomes(read, position)
 
 
 def test_classes_come_with_their_names_and_nothing_else():
@@ -72,9 +72,9 @@ def test_the_panel_asks_and_a_page_holds_what_needs_no_model(read, name):
     values = np.frombuffer(buffers[0], "<f4")
     assert np.isnan(values[0])
     np.testing.assert_allclose(values[1:], aw.surprisal(read).values[1:], rtol=1e-6)
-    held = {topic for topic, _, _ in view.requests.for_page()}
-    assert {"outcomes", "surprisal"} <= held
-    assert "continuations" not in held
+    topics = {topic for topic, _, _ in view.requests.for_page()}
+    assert {"outcomes", "surprisal"} <= topics
+    assert "continuations" not in topics
 
 
 def test_continuations_are_asked_for_and_bounded(read):
@@ -118,9 +118,9 @@ def test_filters_are_options_of_views_that_draw_maps(given):
 
 def test_a_text_of_several_paragraphs_is_offered_by_them(minilm):
     several = aw.TokenStrip(aw.trace(*minilm, "One day. It rained.\n\nThe end."))
-    one = aw.TokenStrip(aw.trace(*minilm, "One day. It rained.\nThe end."))
+    single = aw.TokenStrip(aw.trace(*minilm, "One day. It rained.\nThe end."))
     assert {source.unit for source in several.sources()} == {"token", "word", "sentence", "paragraph"}
-    assert {source.unit for source in one.sources()} == {"token", "word", "sentence"}
+    assert {source.unit for source in single.sources()} == {"token", "word", "sentence"}
 
 
 @pytest.fixture
@@ -156,7 +156,7 @@ def test_numbers_of_a_regression_are_shown_without_probabilities(regression, tmp
     assert [entry["label"] for entry in shown["items"]] == [
         f"{name}{number}" for name, number in zip(names, numbers, strict=True)
     ]
-    assert {one["probability"] for one in shown["items"]} == {None}
+    assert {item["probability"] for item in shown["items"]} == {None}
     spec = {"kind": "ablate", "layer": 0, "head": 0, "how": "zero", "stack": "self"}
     answer, _ = explorer._changed([spec])
     after = trace.rerun(aw.ablate_heads(trace, (0, 0))).logits.tolist()
@@ -169,6 +169,6 @@ def test_numbers_of_a_regression_are_shown_without_probabilities(regression, tmp
     pair = aw.TwoTexts(regression)
     told, _ = pair._predictions(None, None)
     assert [row[2:] for row in told["rows"]] == [
-        [pytest.approx(one.logits[i].item()) for one in regression] for i in range(len(numbers))
+        [pytest.approx(text.logits[i].item()) for text in regression] for i in range(len(numbers))
     ]
     assert f"{trace.logits[0].item():.4g} and" in pair.describe()

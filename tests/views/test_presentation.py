@@ -68,8 +68,8 @@ def test_a_selection_that_the_sources_lack_shows_the_nearest(selected, layer, he
 
 def with_sink(head):
     """A presentation of rows that give 0.5 of themselves to no token, and 0.2 in head 3."""
-    kept = np.where(np.arange(4) == 3, 0.8, 0.5).astype(np.float32)
-    weights = WEIGHTS * kept[:, None, None]
+    decays = np.where(np.arange(4) == 3, 0.8, 0.5).astype(np.float32)
+    weights = WEIGHTS * decays[:, None, None]
     axis = aw.attention(aw.from_attentions(WEIGHTS, ["a", "cat", "sat"])).query
     shown = aw.results.MixingMap.lazy(
         weights.__getitem__, query=axis, layers=(0, 1), heads=range(4), sink=True, method="attention"
@@ -91,7 +91,7 @@ def test_what_goes_to_a_sink_is_a_column_of_the_map_and_in_its_words(head, share
     assert scale.name == "share of the row"
     assert hatched.text == "hatched, from 0 to 1: share to no token (sink)"
     assert f"{share:.0%} of a row goes to no token (sink) on average." in words_of(shown)
-    # Shares of a row, not of what keys get.
+    # Shares of a row, not of a column.
     top = shown.source.matrix(1, head).mean(axis=0).max()
     assert f"{top:.0%} of a row on average" in words_of(shown)
     tile = shown.source.tile(1, head)
@@ -108,7 +108,7 @@ def test_the_largest_of_several_heads_has_no_share_of_a_sink():
 
 
 def test_without_special_tokens_the_sink_keeps_its_share():
-    """What is left of a row is not divided by its sum: the sink's share would be hidden."""
+    """The rest of a row is not divided by its sum: the sink's share would be hidden."""
     shown = with_sink(2)
     left = replace(shown, options=PLAIN_OPTIONS | {"filters": {"special": "renormalise"}})
     np.testing.assert_allclose(left.filtered(shown.source.matrix(1, 2)), WEIGHTS[1, 2] / 2, atol=1e-6)

@@ -1,4 +1,4 @@
-"""RemovalView: its curves are those of faithfulness, computed once, and a page holds what is shown."""
+"""RemovalView: its curves are those of faithfulness, computed once, and a page holds the shown curves."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def given(trace, seed=0, **options):
 
 
 def shown(view):
-    """The arguments of what a view opens with."""
+    """The arguments of the curves that a view opens with."""
     return next(args for topic, args, _ in view.requests.for_page() if topic == "removal")
 
 
@@ -58,9 +58,9 @@ def test_curves_are_those_of_faithfulness(trace, operator, unit):
     others = {name: shown(view)[name] for name in ("source", "target", "operator")}
     beside, buffers = view.requests.answer("removal_baselines", others)
     mean, low, high, oracle = (np.frombuffer(data, "<f8").reshape(2, -1) for data in buffers)
-    places = [meta["steps"].index(k) for k in beside["steps"]]
-    np.testing.assert_allclose(mean, card.of("random")[0][:, places], rtol=1e-9)
-    np.testing.assert_allclose(oracle, card.of("oracle")[0][:, places], rtol=1e-9)
+    columns = [meta["steps"].index(k) for k in beside["steps"]]
+    np.testing.assert_allclose(mean, card.of("random")[0][:, columns], rtol=1e-9)
+    np.testing.assert_allclose(oracle, card.of("oracle")[0][:, columns], rtol=1e-9)
     assert ((low <= mean + 1e-12) & (mean <= high + 1e-12)).all()
 
 
@@ -134,13 +134,13 @@ def test_what_cannot_be_ranked_or_removed_is_told(trace):
 
 def test_a_page_holds_what_is_shown_in_every_unit_as_the_browser_asks_it(trace):
     view = aw.RemovalView(trace, given(trace))
-    held = [(topic, args) for topic, args, _ in view.requests.for_page()]
-    units = {args["source"].split("/")[1] for topic, args in held if topic == "removal"}
+    in_page = [(topic, args) for topic, args, _ in view.requests.for_page()]
+    units = {args["source"].split("/")[1] for topic, args in in_page if topic == "removal"}
     assert units == {source.unit for source in view.sources()}
-    first = next(args for topic, args in held if topic == "removal")
+    first = next(args for topic, args in in_page if topic == "removal")
     assert list(first) == ["source", "layer", "head", "row", "target", "operator"]
     assert json.dumps(first)
-    assert all(args["operator"] == "mask" for _, args in held)
+    assert all(args["operator"] == "mask" for _, args in in_page)
 
 
 def test_an_explorer_answers_what_was_asked_and_runs_nothing_else(trace, given):

@@ -1,4 +1,4 @@
-"""RunView: it sends what the run measured, a page holds ten maps, and the last step is the finished model."""
+"""RunView: it sends the measurements, a page holds ten maps, and the last step is the finished model."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.training import made
 
 @pytest.fixture(scope="module")
 def run() -> Any:
-    """Twelve models between an untrained one and the shipped one; the weights of one step are broken."""
+    """Twelve models between an untrained and the shipped model; the weights of one step are broken."""
     start, end = made.model(), aw.zoo.trained("induction")[0]
     models = {10 * at: made.between(start, end, at / 11) for at in range(12)}
     models[30].lm_head.weight.data[0, 0] = float("inf")
@@ -80,12 +80,12 @@ def test_a_page_holds_all_curves_and_the_maps_of_ten_steps(view: Any) -> None:
 
 def test_numbers_are_copied_as_python(run: Any, view: Any) -> None:
     for pattern, name in (("+1", "offset"), ("previous", "previous")):
-        place = {"of": "pattern", "step": 11, "layer": 1, "head": 1, "pattern": pattern}
-        code = view.requests.answer("expression", place)[0]["code"]
+        args = {"of": "pattern", "step": 11, "layer": 1, "head": 1, "pattern": pattern}
+        code = view.requests.answer("expression", args)[0]["code"]
         assert name in code
     value = run.curve("induction").at(1, 1).values[11]
-    place = {"of": "pattern", "step": 11, "layer": 1, "head": 1, "pattern": "+1"}
-    code = view.requests.answer("expression", place)[0]["code"]
+    args = {"of": "pattern", "step": 11, "layer": 1, "head": 1, "pattern": "+1"}
+    code = view.requests.answer("expression", args)[0]["code"]
     assert eval(code, {}, {"view": view}) == value
 
 

@@ -18,7 +18,7 @@ def figure_of(view):
 
 
 def browser_map(root, name):
-    """The 256 colours of `mapTable` in js/src/colour.ts, from its baked ones."""
+    """The 256 colours of `mapTable` in js/src/colour.ts, from its baked colours."""
     source = (root / "js" / "src" / "colormaps.ts").read_text()
     knots = base64.b64decode(re.search(rf'\b{name}: "([^"]+)"', source)[1])
     colours = np.frombuffer(knots, np.uint8).reshape(-1, 3).astype(float)
@@ -26,7 +26,7 @@ def browser_map(root, name):
     return np.stack([np.interp(at, range(len(colours)), colours[:, i]) for i in range(3)], axis=1)
 
 
-def place(value, top, scale):
+def scaled(value, top, scale):
     t = min(1.0, abs(value) / top)
     if scale == "sqrt":
         return t**0.5
@@ -39,8 +39,8 @@ def pixels(figure, path, points, axes):
     """Colours in a saved figure at points of its axes."""
     figure.savefig(path, dpi=figure.dpi)
     image = np.asarray(Image.open(path).convert("RGB"))
-    places = axes.transData.transform(points)
-    return [image[len(image) - 1 - int(y), int(x)] for x, y in places]
+    pixels = axes.transData.transform(points)
+    return [image[len(image) - 1 - int(y), int(x)] for x, y in pixels]
 
 
 VALUES = np.array(
@@ -66,7 +66,7 @@ def test_pixels_of_a_saved_heatmap_are_those_of_the_page(tmp_path, root, palette
     for (r, c), colour in zip(cells, result, strict=True):
         value = VALUES[r, c]
         # 0.7 is the largest and a round number: the end of the scale.
-        expected = table[round(255 * place(value, 0.7, scale))] if value >= 0.09 else [237] * 3
+        expected = table[round(255 * scaled(value, 0.7, scale))] if value >= 0.09 else [237] * 3
         np.testing.assert_allclose(colour, expected, atol=9)  # the page's maps have fewer knots
 
 
@@ -81,7 +81,7 @@ def test_signed_colours_and_one_range_for_all(tmp_path, root):
     table = browser_map(root, "puor")
     for value, colour in zip((-0.25, -2.0, 0.5), result, strict=True):
         sign = np.sign(value)
-        expected = table[round(255 * (0.5 + sign * place(value, 5.0, "linear") / 2))]  # 4 rounds up to 5
+        expected = table[round(255 * (0.5 + sign * scaled(value, 5.0, "linear") / 2))]  # 4 rounds up to 5
         np.testing.assert_allclose(colour, expected, atol=9)  # the page's maps have fewer knots
 
 
@@ -95,9 +95,9 @@ def test_a_strip_has_the_colours_of_the_map(root, options, name):
     figure.canvas.draw()
     shades = 255 * np.array([box.get_facecolor()[:3] for box in figure.axes[0].patches if box.get_fill()])
     table = browser_map(root, name)
-    # 0.6 + 0.29 are less than 0.9 of the row, so 0.1 is kept and 0.01 is not.
+    # 0.6 + 0.29 are less than 0.9 of the row, so 0.1 is drawn and 0.01 is not.
     for value, colour in zip((0.1, 0.6, 0.29), shades, strict=False):
-        expected = table[round(255 * place(value, 0.7, options.get("scale")))]  # the map's largest
+        expected = table[round(255 * scaled(value, 0.7, options.get("scale")))]  # the map's largest
         np.testing.assert_allclose(colour, expected, atol=9)  # the page's maps have fewer knots
     np.testing.assert_allclose(shades[3], 0.9 * 255, atol=1)
 
@@ -105,7 +105,7 @@ def test_a_strip_has_the_colours_of_the_map(root, options, name):
 def test_what_tokens_receive_is_the_mean_of_all_queries_then_filtered(causal):
     trace = aw.from_attentions(causal((1, 1, 5, 5)), list("abcde"))
     values = aw.attention(trace).matrix(0, 0)
-    mean = values.mean(axis=0)  # what cannot be read counts as nothing, as on the page
+    mean = values.mean(axis=0)  # unreadable weights count as 0, as on the page
     result = aw.TokenStrip(trace).presentation.received()
     np.testing.assert_allclose(result, mean, rtol=1e-6)
     cut = 0.99 * np.sort(mean)[-2]

@@ -1,4 +1,4 @@
-"""The selection: linked by trace, readable and writable, and clear about what it does not take."""
+"""The selection: linked by trace, readable and writable, and clear about values that it does not take."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ def test_two_views_of_one_trace_are_linked(given):
 
 
 def test_two_traces_are_not_linked(given):
-    one, other = aw.Heatmap(given()), aw.Heatmap(given())
-    one.selection.layer, other.selection.layer = 2, 0
-    assert (one.selection.layer, other.selection.layer) == (2, 0)
-    assert one.store is not other.store
-    assert one.runtime is other.runtime
+    first, second = aw.Heatmap(given()), aw.Heatmap(given())
+    first.selection.layer, second.selection.layer = 2, 0
+    assert (first.selection.layer, second.selection.layer) == (2, 0)
+    assert first.store is not second.store
+    assert first.runtime is second.runtime
 
 
 def test_link_joins_two_traces(given):
-    one, other = aw.Heatmap(given()), aw.Heatmap(given(layers=5))
-    aw.link(one, other)
-    assert other.selection is one.selection
-    one.selection.layer = 4  # only the other has it
+    first, second = aw.Heatmap(given()), aw.Heatmap(given(layers=5))
+    aw.link(first, second)
+    assert second.selection is first.selection
+    first.selection.layer = 4  # only the second has it
     with pytest.raises(IndexError, match="0 to 4"):
-        one.selection.layer = 5
-    one.close()
-    other.selection.layer = 3
-    assert other.selection.comm is not None
+        first.selection.layer = 5
+    first.close()
+    second.selection.layer = 3
+    assert second.selection.comm is not None
 
 
 def test_link_takes_views_only(given):
@@ -41,8 +41,8 @@ def test_link_takes_views_only(given):
 
 
 def test_numbers_of_nobodys_trace_are_linked_to_nothing(softmax):
-    one, other = (aw.Heatmap(aw.results.MixingMap(softmax((4, 4)), query=list("abcd"))) for _ in range(2))
-    assert one.selection is not other.selection
+    first, second = (aw.Heatmap(aw.results.MixingMap(softmax((4, 4)), query=list("abcd"))) for _ in range(2))
+    assert first.selection is not second.selection
 
 
 @pytest.mark.parametrize(
@@ -224,10 +224,10 @@ def test_heads_of_another_stack_are_other_heads(minilm_trace):
 
 
 def test_linked_views_share_sets(given):
-    one, other = aw.Heatmap(given()), aw.HeadGrid(given(layers=5))
-    aw.link(one, other)
-    other.selection.heads = [(4, 0), (1, 1)]
-    assert one.selection.heads == ((4, 0), (1, 1))
+    first, second = aw.Heatmap(given()), aw.HeadGrid(given(layers=5))
+    aw.link(first, second)
+    second.selection.heads = [(4, 0), (1, 1)]
+    assert first.selection.heads == ((4, 0), (1, 1))
 
 
 def test_a_page_opens_with_what_was_chosen(given, tmp_path):

@@ -1,4 +1,4 @@
-"""SourcesView of messages: words that sum to their sentence, what is unfolded, and what pages hold."""
+"""SourcesView of messages: words that sum to their sentence, unfolded words, and the contents of pages."""
 
 from __future__ import annotations
 
@@ -82,23 +82,23 @@ def test_only_the_strongest_of_many_are_unfolded_with_their_neighbours():
 
 def test_its_python_gives_the_number_that_is_shown(result, monkeypatch):
     view = result.view(sentence=1)
-    held = {"rests": result}
-    monkeypatch.setattr(expressions, "running_shell", lambda: types.SimpleNamespace(user_ns=held))
-    place = {"of": "source", "sentence": 1, "part": 3, "word": None}
-    code = view.requests.answer("expression", place)[0]["code"]
+    namespace = {"rests": result}
+    monkeypatch.setattr(expressions, "running_shell", lambda: types.SimpleNamespace(user_ns=namespace))
+    args = {"of": "source", "sentence": 1, "part": 3, "word": None}
+    code = view.requests.answer("expression", args)[0]["code"]
     assert code == "rests.scores.value(3, target=1)"
-    assert eval(code, {}, held) == view.score(1, 3)
-    held["view"] = view
-    code = view.requests.answer("expression", place | {"word": 2})[0]["code"]
-    assert eval(code, {}, held) == view.score(1, 3, word=2)
+    assert eval(code, {}, namespace) == view.score(1, 3)
+    namespace["view"] = view
+    code = view.requests.answer("expression", args | {"word": 2})[0]["code"]
+    assert eval(code, {}, namespace) == view.score(1, 3, word=2)
 
 
 def test_a_page_holds_all_numbers_and_what_was_written(result):
     view = result.view()
-    held = [(topic, args) for topic, args, _ in view.requests.for_page() if topic != "expression"]
-    assert ("sources", {}) in held
-    assert [args for topic, args in held if topic == "words"] == [{"sentence": 0}, {"sentence": 1}]
-    assert "written_without" not in dict(held)
+    in_page = [(topic, args) for topic, args, _ in view.requests.for_page() if topic != "expression"]
+    assert ("sources", {}) in in_page
+    assert [args for topic, args in in_page if topic == "words"] == [{"sentence": 0}, {"sentence": 1}]
+    assert "written_without" not in dict(in_page)
     assert view.requests.answer("written_without", {"part": 1})[0]["text"] == view.written_without(1)
     assert view.options["written"] == [1]
     assert ("written_without", {"part": 1}) in [(topic, args) for topic, args, _ in view.requests.for_page()]

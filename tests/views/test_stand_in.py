@@ -1,4 +1,4 @@
-"""What a notebook keeps of a small model, so that its views compute when the kernel is gone."""
+"""The stand-in of a small model in a notebook, so that its views compute when the kernel is gone."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def request(view):
     return view.requests.answer("stand_in", {})
 
 
-def held(view):
+def live_model(view):
     """The widget that a view's store refers to."""
     name = view.store.stand_in["model"].removeprefix("anywidget:")
     return next(item for item in LiveModel._current.values() if item.is_open and item.model_id == name)
@@ -35,8 +35,8 @@ def test_a_small_model_is_sent_once_it_is_asked_for(induction):
     assert view.store.stand_in == {}  # the browser may ask
     request(view)
     assert len(view.store.stand_in["ids"]) == len(trace.tokens)
-    assert zlib.decompress(held(view).weights) == layout_of(trace.model).data()
-    assert held(view).packed["check"]["text"] == trace.text
+    assert zlib.decompress(live_model(view).weights) == layout_of(trace.model).data()
+    assert live_model(view).packed["check"]["text"] == trace.text
 
 
 def test_texts_of_one_model_share_its_weights_and_another_model_has_its_own(induction):
@@ -44,7 +44,7 @@ def test_texts_of_one_model_share_its_weights_and_another_model_has_its_own(indu
     views.append(aw.Heatmap(aw.trace(*aw.zoo.two_hop(), "fade")))
     for view in views:
         request(view)
-    first, second, third = map(held, views)
+    first, second, third = map(live_model, views)
     assert first is second
     assert first is not third
 
@@ -57,7 +57,7 @@ def test_weights_that_changed_are_sent_anew(induction):
         model.get_input_embeddings().weight *= 0.5
     after = aw.Heatmap(aw.trace(model, tokenizer, "fade"))
     request(after)
-    assert held(before).weights != held(after).weights
+    assert live_model(before).weights != live_model(after).weights
 
 
 def test_a_model_that_changed_since_the_trace_is_refused(induction):

@@ -1,4 +1,4 @@
-"""What is sent, what is answered, and how many bytes it takes."""
+"""Messages and answers of the store, and their bytes."""
 
 from __future__ import annotations
 
@@ -81,10 +81,10 @@ def test_a_request_of_a_wrong_type_is_answered_in_words(given, monkeypatch, fiel
             (view, ASKED),
         ):
             told.clear()
-            # What raises here is only logged, and the view waits for ever.
+            # An error here is only logged, and the view waits for ever.
             receiver._msg_callbacks.callbacks[-1](receiver, {**request, field: wrong}, [])
             if receiver is view and field == "kind":
-                assert told == []  # messages of anywidget's own pass here as well
+                assert told == []  # anywidget's messages pass here as well
                 continue
             (reply,) = told
             assert reply["kind"] == "error"
@@ -326,6 +326,6 @@ def test_what_a_view_shows_is_sent_along_when_python_has_moved_it():
     view._repr_mimebundle_()
     header = view.store.header
     assert "value_zeroing/token/self" in {item["source"] for item in header["thumbs"]}
-    view.selection.set_state({"layer": 2})  # a reader's page asks for what it needs
+    view.selection.set_state({"layer": 2})  # a reader's page asks for the tiles that it needs
     view.follow_cell()
     assert view.store.header == header

@@ -1,4 +1,4 @@
-"""What a reader asks about a prediction: the key, the request, Python's side, and the picture."""
+"""Questions about a prediction: the key, the request, Python's side, and the picture."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def front(monkeypatch):
 
 @pytest.fixture
 def told(given):
-    """A method that says what it was asked, a trace of two classes, and what was asked of it."""
+    """A method that records its targets, a trace of two classes, and the recorded targets."""
     asked = []
     trace = given()
 
@@ -145,7 +145,7 @@ def test_python_reads_and_writes_target_and_foil(classified):
     selection.foil = None
     selection.target = None
     assert selection.method == "input_x_gradient"
-    selection.foil = "negative"  # the prediction is what it is contrasted with
+    selection.foil = "negative"  # contrasted with the prediction
     assert (selection.target.label, selection.method) == ("positive", "input_x_gradient@1-0")
 
 
@@ -170,7 +170,7 @@ def test_what_the_browser_chose_arrives_together(told, front):
     selection.set_state({"method": "told@3", "target": three, "foil": None})
     selection.set_state({"method": "attention", "target": three, "foil": None})
     assert (selection.method, selection.target.label) == ("attention", "three")
-    assert len(asked) == count + 2  # nothing beyond what the page asked for
+    assert len(asked) == count + 2  # only the page's requests
 
 
 def test_a_contrast_stands_beside_target_and_foil_with_the_same_numbers(classified):
@@ -198,7 +198,7 @@ def test_a_methods_name_means_what_its_menu_says_whatever_was_shown_before(class
     source = next(s for s in explorer.store.sources() if s.method == "lrp")
     assert source.explanation.target == "positive"
     np.testing.assert_array_equal(source.explanation.values, aw.lrp(classified).values)
-    # What is the method's own answer is shared.
+    # The method's default answer is shared.
     assert aw.views.RelevanceMap(aw.lrp(classified)).options["method"] == "lrp"
 
 
@@ -220,13 +220,13 @@ def test_the_figure_names_the_states_and_sums_each(classified):
 
 
 def test_attributions_of_other_elements_are_not_laid_beside_each_other():
-    one, other = (
+    first, second = (
         aw.results.Attributions([1.0] * n, axis=[str(i) for i in range(n)], target="t") for n in (2, 3)
     )
     with pytest.raises(ValueError, match="the same elements"):
-        aw.TokenStrip([one, other])
+        aw.TokenStrip([first, second])
     both = target_rows(
-        [one, aw.results.Attributions([0.5, -1.0], axis=["0", "1"], target="u", method="mine")]
+        [first, aw.results.Attributions([0.5, -1.0], axis=["0", "1"], target="u", method="mine")]
     )
     assert both.targets == ("given: t", "mine: u")
     assert both.signed

@@ -30,7 +30,7 @@ def traces(classifier):
 def sent_by(view):
     """Bytes that a view and its store send as they open."""
     return sum(
-        len(json.dumps(model.get_state(drop_defaults=False), default=lambda held: held.hex()))
+        len(json.dumps(model.get_state(drop_defaults=False), default=lambda buffer: buffer.hex()))
         for model in (view, view.store, view.selection)
     )
 
@@ -111,8 +111,8 @@ def test_a_pin_moves_with_its_token(classifier):
 
 def test_places_are_those_in_a_beginning_or_an_end_that_two_texts_share():
     before, after = list("abcde"), list("abXYde")
-    place = corresponding(before, after)
-    assert [place(at) for at in range(5)] == [0, 1, None, 4, 5]
+    position_of = corresponding(before, after)
+    assert [position_of(at) for at in range(5)] == [0, 1, None, 4, 5]
     assert [corresponding(list("aa"), list("aaa"))(at) for at in range(2)] == [0, 1]
     assert [corresponding(list("abcd"), list("xbyd"))(at) for at in range(4)] == [None, 1, None, 3]
 
@@ -240,7 +240,7 @@ def test_what_show_text_takes(traces):
         explorer.show_text(3)
     with pytest.raises(TypeError, match="a text, a place"):
         explorer.show_text(1.5)
-    explorer.show_text(HE)  # it has this one
+    explorer.show_text(HE)  # it has this text
     assert explorer.trace is traces[0]
     with pytest.raises(TypeError, match="give it the trace"):
         aw.Heatmap(aw.attention(traces[0])).show_text(SHE)
@@ -275,8 +275,8 @@ def test_copied_code_gives_the_number_of_the_typed_text(traces, monkeypatch):
     source = next(
         entry for entry in explorer.store.sources() if entry.method == "attention" and entry.unit == "token"
     )
-    place = {"of": "cell", "source": source.id, "layer": 2, "head": 3, "query": 1, "key": 2}
-    code = explorer.requests.answer("expression", place)[0]["code"]
+    cell = {"of": "cell", "source": source.id, "layer": 2, "head": 3, "query": 1, "key": 2}
+    code = explorer.requests.answer("expression", cell)[0]["code"]
     assert "explorer" in code
     assert eval(code, dict(names)) == explorer.trace.attention_layer(2)[3, 1, 2].item()
     outcome = explorer.trace.predictions()[0]
@@ -287,11 +287,11 @@ def test_copied_code_gives_the_number_of_the_typed_text(traces, monkeypatch):
 @pytest.mark.slow
 def test_sixty_four_texts_send_what_one_does_and_their_list(classifier):
     many = aw.trace(*classifier, [f"Film number {number} was good." for number in range(64)])
-    one = sent_by(aw.Explorer(many[0]))
+    single = sent_by(aw.Explorer(many[0]))
     explorer = aw.Explorer(many)
     listed = len(json.dumps(explorer.options["texts"]))
     assert listed < 15_000
-    assert sent_by(explorer) <= one + listed + 100
+    assert sent_by(explorer) <= single + listed + 100
 
 
 @pytest.mark.slow
@@ -327,10 +327,10 @@ def test_features_of_one_text_are_not_shown_with_another(traces):
     model, tokenizer = traces[0].model, traces[0].tokenizer
     site = "blocks.3.hook_resid_post"
     sae = aw.SAE.train(model, tokenizer, [HE, SHE, LONG] * 4, site=site, d_sae=16, k=4, steps=2, batch_size=8)
-    held = aw.sae_features(traces[0], sae)
+    features = aw.sae_features(traces[0], sae)
     with pytest.raises(TypeError, match="give the SAE"):
-        aw.Explorer(traces, features=held)
-    explorer = aw.Explorer(traces[0], features=held)
+        aw.Explorer(traces, features=features)
+    explorer = aw.Explorer(traces[0], features=features)
     assert "features" in explorer.options["texts"]["refusal"]
     explorer = aw.Explorer(traces, features=sae)
     explorer.show_text(1)

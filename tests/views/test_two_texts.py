@@ -1,4 +1,4 @@
-"""TwoTexts: two traces side by side; what its browser side asks, what it copies, and how it is made."""
+"""TwoTexts: two traces side by side; requests of its browser side, copied code, and construction."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def films() -> tuple[Any, Any]:
     return good, bad
 
 
-def rows(view: aw.TwoTexts, **place: Any) -> tuple[dict[str, Any], np.ndarray]:
-    """What the browser is told of a place: [A, B, A less B; column]."""
-    at = {"stack": "self", "unit": "token", "layer": 0, "head": "-", "query": None} | place
+def rows(view: aw.TwoTexts, **args: Any) -> tuple[dict[str, Any], np.ndarray]:
+    """The numbers of the browser by row: [A, B, A less B; column]."""
+    at = {"stack": "self", "unit": "token", "layer": 0, "head": "-", "query": None} | args
     meta, (data,) = view.requests.answer("rows", at)
     return meta, np.frombuffer(data, "<f4").reshape(3, -1)
 
@@ -85,10 +85,10 @@ def test_tokens_and_no_token_are_the_whole(films):
     for side in (0, 1):
         assert values[side].sum() + meta["rests"][side] == pytest.approx(logits[side], abs=1e-4)
     np.testing.assert_allclose(values[2], values[0] - values[1], atol=1e-6)
-    own = [aw.lrp(trace, target=1, foil=0).values for trace in films]
-    np.testing.assert_allclose(values[0], np.insert(own[0], 4, 0), rtol=1e-6)
-    np.testing.assert_allclose(values[1], own[1], rtol=1e-6)
-    # Without a target both explain what the first text predicts.
+    relevance = [aw.lrp(trace, target=1, foil=0).values for trace in films]
+    np.testing.assert_allclose(values[0], np.insert(relevance[0], 4, 0), rtol=1e-6)
+    np.testing.assert_allclose(values[1], relevance[1], rtol=1e-6)
+    # Without a target both explain the prediction of the first text.
     meta, _ = rows(view, method="lrp")
     assert meta["about"] == ["positive", None]
 
@@ -102,10 +102,10 @@ def test_rows_and_maps_are_those_of_both_traces(films):
     assert texts["keys"]["same"] == [1, 1, 1, 1, 0, 1, 1, 1]
     meta, values = rows(view, method="attention", layer=2, head=3)
     assert meta == {"query": 5, "shares": True}
-    one, two = (trace.attention_layer(2)[3].numpy() for trace in films)
-    np.testing.assert_allclose(values[0], np.insert(one[4], 4, 0), atol=1e-7)
-    np.testing.assert_allclose(values[1], two[5], atol=1e-7)
-    place = {
+    first, second = (trace.attention_layer(2)[3].numpy() for trace in films)
+    np.testing.assert_allclose(values[0], np.insert(first[4], 4, 0), atol=1e-7)
+    np.testing.assert_allclose(values[1], second[5], atol=1e-7)
+    args = {
         "method": "attention",
         "stack": "self",
         "unit": "token",
@@ -113,7 +113,7 @@ def test_rows_and_maps_are_those_of_both_traces(films):
         "head": "max",
         "first": [2, 1],
     }
-    meta, (data,) = view.requests.answer("maps", place)
+    meta, (data,) = view.requests.answer("maps", args)
     assert meta["shape"] == [6, 7]
     maps = np.frombuffer(data, "<f4").reshape(3, 6, 7)
     np.testing.assert_allclose(maps[1], films[1].attention_layer(2).numpy().max(0)[2:, 1:], atol=1e-7)
@@ -170,7 +170,7 @@ def test_both_predictions_are_named_and_compared(films, smollm2):
 def test_the_copied_line_returns_the_number_that_is_shown(films, place, named, monkeypatch):
     view = aw.TwoTexts(films, methods=["lrp", "attention", "rollout"], target=1, foil=0)
     good, bad = films
-    held = {
+    namespace = {
         "everything": {"aw": aw, "good": good, "bad": bad},
         "functions": {
             "lrp": aw.lrp,
@@ -181,14 +181,14 @@ def test_the_copied_line_returns_the_number_that_is_shown(films, place, named, m
         },
         "view": {"view": view},
     }[named]
-    monkeypatch.setattr(expressions, "running_shell", lambda: types.SimpleNamespace(user_ns=held))
+    monkeypatch.setattr(expressions, "running_shell", lambda: types.SimpleNamespace(user_ns=namespace))
     at = {"stack": "self", "unit": "token", "layer": 0, "head": "-", "query": None} | place
     told, _ = view.requests.answer("expression", {"of": "difference", **at})
     assert told["note"] == ""
     _, values = rows(view, **{name: value for name, value in at.items() if name != "column"})
     if named == "view" and place.get("head") == "max":
         assert ".difference('attention', unit='token', head='max')" in told["code"]
-    assert eval(told["code"], {}, dict(held)) == pytest.approx(values[2][place["column"]], abs=1e-6)
+    assert eval(told["code"], {}, dict(namespace)) == pytest.approx(values[2][place["column"]], abs=1e-6)
 
 
 def test_a_pin_is_passed_on_to_views_of_the_second_text(films):
@@ -206,8 +206,8 @@ def test_a_pin_is_passed_on_to_views_of_the_second_text(films):
 @pytest.mark.slow
 def test_two_tokenizers_stand_in_common_columns(smollm2):
     encoder, decoder = aw.demo_model("encoder"), smollm2
-    one, two = aw.trace(*encoder, "Unbelievable keys."), aw.trace(*decoder, "Unbelievable key.")
-    view = aw.TwoTexts([one, two])
+    plural, singular = aw.trace(*encoder, "Unbelievable keys."), aw.trace(*decoder, "Unbelievable key.")
+    view = aw.TwoTexts([plural, singular])
     texts, _ = view.requests.answer("texts", {"stack": "self", "unit": "token"})
     keys = texts["keys"]
     assert [
@@ -235,10 +235,10 @@ def test_stacks_of_an_encoder_decoder_are_aligned_by_their_own_axes():
 @pytest.mark.slow
 def test_a_page_holds_what_was_named(films, tmp_path):
     view = aw.TwoTexts(films, methods=["lrp", "attention"], target=1, foil=0)
-    held = [(topic, args) for topic, args, _ in view.requests.for_page()]
-    assert ("texts", {"stack": "self", "unit": "word"}) in held
-    assert any(topic == "computed_rows" and args["method"] == "lrp@1-0" for topic, args in held)
-    maps = [args for topic, args in held if topic == "maps"]
+    in_page = [(topic, args) for topic, args, _ in view.requests.for_page()]
+    assert ("texts", {"stack": "self", "unit": "word"}) in in_page
+    assert any(topic == "computed_rows" and args["method"] == "lrp@1-0" for topic, args in in_page)
+    maps = [args for topic, args in in_page if topic == "maps"]
     assert len({(args["layer"], args["head"]) for args in maps if args["unit"] == "token"}) == 6 * 14
     assert view.to_html(tmp_path / "page.html").stat().st_size > 1e5
 

@@ -21,8 +21,8 @@ def view():
     return aw.Heatmap(aw.from_attentions(weights, LABELS))
 
 
-def rows(view, **place):
-    where = {"method": "attention", "stack": "self", "unit": "token", "layer": 1, "head": 2} | place
+def rows(view, **args):
+    where = {"method": "attention", "stack": "self", "unit": "token", "layer": 1, "head": 2} | args
     table, first = "", 0
     while first is not None:
         part = part_of_csv(view.store, **where, first=first)

@@ -1,4 +1,4 @@
-"""Views: what they take and refuse, what they cost, and that they end."""
+"""Views: their arguments and refusals, their cost, and that they end."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_an_assignment_does_not_hold_its_answer(minilm_trace, tmp_path):
     assert [s["id"] for s in explorer.store.header["sources"]] == ["attention/token/self"]
     assert explorer.options["methods"] == ["attention"]
     assert explorer.options["units"] == ["token"]
-    aw.Explorer(minilm_trace)  # the teacher's own, beside it
+    aw.Explorer(minilm_trace)  # the teacher's, beside it
     page = explorer.to_html(tmp_path / "page.html").read_text()
     assert "rollout/token/self" not in page
     assert "attention/word/self" not in page
@@ -118,17 +118,17 @@ def test_closing_the_last_view_leaves_only_code(given, models, name):
     for view in views:
         view.close()
         view.close()  # twice does no harm
-    held = models()
-    assert held.pop("Part", 0) == len({*views[0].needs.scripts, *COMMON_PARTS})
-    assert held == {"Runtime": 1, "Layout": 1}
+    alive = models()
+    assert alive.pop("Part", 0) == len({*views[0].needs.scripts, *COMMON_PARTS})
+    assert alive == {"Runtime": 1, "Layout": 1}
 
 
 def test_closing_one_of_two_linked_views_keeps_what_they_share(given, models):
     trace = given()
-    one, other = aw.Heatmap(trace), aw.Heatmap(trace)
-    one.close()
+    first, second = aw.Heatmap(trace), aw.Heatmap(trace)
+    first.close()
     assert models()["TileStore"] == models()["Selection"] == 1
-    other.close()
+    second.close()
     assert models()["TileStore"] == models()["Selection"] == 0
 
 

@@ -26,7 +26,7 @@ def sae_of(**options):
 
 @pytest.fixture(scope="module")
 def animal():
-    """A trace, an SAE of what layer 3 reads, and its statistics."""
+    """A trace, an SAE of the input of layer 3, and its statistics."""
     model, tokenizer = aw.demo_model("encoder")
     sae = made.fitted(model, tokenizer, "blocks.2.hook_resid_post", rank=12)
     sae.metadata["exclude_special_tokens"] = True
@@ -50,7 +50,7 @@ def test_rows_and_pairs_sum_and_what_no_feature_describes_has_rows_of_its_own(fa
         by_name = {row["name"]: row for row in rows}
         error = by_name["not described (error)"]
         assert (error["kind"], error["value"]) == ("error", pytest.approx(shares[-2], rel=1e-5))
-        # What all keys have alike drops out of a contrast where no norm divides it.
+        # A term that all keys share drops out of a contrast where no norm divides it.
         same = by_name.get("same for every token", {"value": 0.0, "kind": "constant"})
         assert same["kind"] == "constant"
         assert same["value"] == pytest.approx(shares[-3] + shares[-1], rel=1e-5, abs=1e-5)
@@ -119,17 +119,17 @@ def test_python_names_the_sae(animal, monkeypatch):
     view = aw.why(trace, "it", "animal", layer=3, head=1, by=sae, stats=stats).view()
     names = {"aw": aw, "trace": trace, "sae": sae}
     monkeypatch.setattr(expressions, "running_shell", lambda: types.SimpleNamespace(user_ns=names))
-    place = next(view._expressions())
-    code = view.requests.answer("expression", place)[0]["code"]
+    args = next(view._expressions())
+    code = view.requests.answer("expression", args)[0]["code"]
     assert code == "aw.why(trace, 9, 2, layer=3, head=1, by=sae).total"
     assert eval(code, {}, names) == pytest.approx(view.why().total)
-    code = view.requests.answer("expression", place | {"foil": "others"})[0]["code"]
+    code = view.requests.answer("expression", args | {"foil": "others"})[0]["code"]
     assert code == "aw.why(trace, 9, 2, layer=3, head=1, by=sae, foil='others').total"
 
 
 def test_an_explorer_offers_features_where_it_has_an_sae_of_what_the_head_reads(animal):
     trace, sae, stats = animal
-    place = {"stack": "self", "layer": 3, "head": 1, "query": 9, "key": 2}
+    args = {"stack": "self", "layer": 3, "head": 1, "query": 9, "key": 2}
     other = made.sae(d_in=384, site="blocks.4.hook_resid_post")
     for given, counted, has in (
         (sae, stats, True),
@@ -139,7 +139,7 @@ def test_an_explorer_offers_features_where_it_has_an_sae_of_what_the_head_reads(
         (None, None, False),
     ):
         explorer = aw.Explorer(trace, features=given, stats=counted)
-        explorer.requests.answer("below", place)
+        explorer.requests.answer("below", args)
         [below] = explorer.inner
         assert ("feature" in below.options["kinds"]) == has
         if has:

@@ -1,4 +1,4 @@
-"""WhyView: rows and pairs that sum to the score, sentences that name the circuit, and what a page holds."""
+"""WhyView: rows and pairs that sum to the score, sentences that name the circuit, and the pairs of a page."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .every import kind_of
 
 
 def answer(view, **changes):
-    """Return what the view shows, at its place or another."""
+    """Return the view's answer, for its pair or another."""
     request = next(view._expressions()) | changes
     del request["of"]
     return view.requests.answer("why", request)[0]
@@ -145,7 +145,7 @@ def test_a_page_holds_the_pinned_cell_and_the_ten_largest_of_its_head(induction)
     weights = aw.attention(induction).layer(1)[0, 1:, 1:]
     least = np.sort(weights, axis=None)[-10]
     for by in ("component", "token"):
-        cells = [(one["query"], one["key"]) for one in args if one["by"] == by]
+        cells = [(pair["query"], pair["key"]) for pair in args if pair["by"] == by]
         assert cells[0] == (11, 3)
         assert len(set(cells)) == len(cells) == 11
         assert all(weights[query - 1, key - 1] >= least for query, key in cells[1:])
@@ -156,13 +156,13 @@ def test_python_that_returns_the_total_is_copied(induction, monkeypatch):
     view = WhyView(why)
     names = {"aw": aw, "trace": induction}
     monkeypatch.setattr(expressions, "running_shell", lambda: types.SimpleNamespace(user_ns=names))
-    place = next(view._expressions())
-    code = view.requests.answer("expression", place)[0]["code"]
+    args = next(view._expressions())
+    code = view.requests.answer("expression", args)[0]["code"]
     assert code == "aw.why(trace, 11, 6, layer=1, head=0, foil=3).total"
     assert eval(code, {}, names) == pytest.approx(77.187, abs=1e-3)
     names["why"] = why
-    assert view.requests.answer("expression", place)[0]["code"] == "why.total"
-    other = place | {"key": 2, "by": "token"}
+    assert view.requests.answer("expression", args)[0]["code"] == "why.total"
+    other = args | {"key": 2, "by": "token"}
     code = view.requests.answer("expression", other)[0]["code"]
     assert code == "aw.why(trace, 11, 2, layer=1, head=0, by='token', foil=3).total"
 
@@ -199,17 +199,17 @@ def test_a_view_of_attention_opens_it_below_once_and_closes_it(induction, models
     heatmap = aw.Heatmap(induction, layer=1, head=0)
     assert heatmap.options["below"] == "WhyView"
     heatmap.selection.pins = [(10, 5), (11, 6)]
-    place = {"stack": "self", "layer": 1, "head": 0, "query": 11, "key": 6}
-    heatmap.requests.answer("below", place)
+    args = {"stack": "self", "layer": 1, "head": 0, "query": 11, "key": 6}
+    heatmap.requests.answer("below", args)
     [below] = heatmap.inner
     assert below.why().total == aw.why(induction, 11, 6, layer=1, head=0).total
     assert below.selection is heatmap.selection
     assert heatmap.selection.pins == ((10, 5), (11, 6)), "other pins stay"
     assert heatmap.options["inner"][0]["cells"][0] == ["self", 1, 0, 11, 6]
-    heatmap.requests.answer("below", place)
+    heatmap.requests.answer("below", args)
     assert models()["WhyView"] == 1
     with pytest.raises(ValueError, match="nothing to choose between"):
-        heatmap.requests.answer("below", place | {"query": 0, "key": 0})
+        heatmap.requests.answer("below", args | {"query": 0, "key": 0})
     heatmap.close()
     assert "WhyView" not in models()
     heatmap.stand_ready()
@@ -246,8 +246,8 @@ def test_a_word_of_one_token_keeps_its_pin():
     query, key = labels.index("A"), labels.index("thriller")
     heatmap.selection.pins = [(query, 1, "word"), (query, key, "word")]
     tokens = [trace.tokens.index(word) for word in ("a", "thriller")]
-    place = dict(zip(("query", "key"), tokens, strict=True))
-    heatmap.requests.answer("below", {"stack": "self", "layer": 3, "head": 1, **place})
+    pair = dict(zip(("query", "key"), tokens, strict=True))
+    heatmap.requests.answer("below", {"stack": "self", "layer": 3, "head": 1, **pair})
     assert heatmap.inner[0].why().total == aw.why(trace, *tokens, layer=3, head=1).total
     assert len(heatmap.selection.pins) == 2
     heatmap.close()
@@ -300,8 +300,8 @@ def test_other_texts_are_offered_and_shown_once_their_states_are_there(induction
     assert "in_other_texts" not in {topic for topic, *_ in view.requests.for_page()}
     assert view.shown_others() is None
     assert "other texts" not in view.describe()
-    place = next(view._expressions())
-    args = {name: place[name] for name in ("stack", "layer", "head", "query", "key")}
+    request = next(view._expressions())
+    args = {name: request[name] for name in ("stack", "layer", "head", "query", "key")}
     shown = view.requests.answer("in_other_texts", args)[0]
     assert [token["token"] for token in shown["lists"][0]["tokens"]] == [
         token.token for token in why.in_other_texts(texts).keys[:5]
@@ -322,7 +322,7 @@ def test_the_sentence_the_picture_and_the_answer_say_the_same_of_other_texts(com
     shown = compared.requests.answer("in_other_texts", next(iter(compared._others_prefetched())))[0]
     assert said(shown) == named
     assert shown["more"].startswith(ranked)
-    assert [one["title"] for one in shown["lists"]] == ["“b” would look at", "would look at “c”"]
+    assert [item["title"] for item in shown["lists"]] == ["“b” would look at", "would look at “c”"]
     assert shown["lists"][0]["cell"] == f"“c” has {other.score:+.2f}"
     assert shown["lists"][0]["tokens"][0]["value"] == pytest.approx(other.keys[0].score, rel=1e-6)
     written = compared.save(tmp_path / "why.svg").read_text()
@@ -346,10 +346,10 @@ def test_python_that_compares_other_texts_is_copied(compared, monkeypatch):
     trace = compared.content.trace
     names = {"aw": aw, "trace": trace, "others": compared._other_texts}
     monkeypatch.setattr(expressions, "running_shell", lambda: types.SimpleNamespace(user_ns=names))
-    [_, place] = compared._expressions()
-    code = compared.requests.answer("expression", place)[0]["code"]
+    [_, args] = compared._expressions()
+    code = compared.requests.answer("expression", args)[0]["code"]
     assert code == "aw.why(trace, 11, 6, layer=1, head=0).in_other_texts(others).above_keys"
     assert eval(code, {}, names) == compared.in_other_texts().above_keys
     names["result"] = compared.why()
-    code = compared.requests.answer("expression", place)[0]["code"]
+    code = compared.requests.answer("expression", args)[0]["code"]
     assert code == "result.in_other_texts(others).above_keys"

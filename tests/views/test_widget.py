@@ -1,4 +1,4 @@
-"""anywidget, where a notebook has imported an older one before the package came."""
+"""anywidget, where a notebook has imported an older version before the package."""
 
 from __future__ import annotations
 

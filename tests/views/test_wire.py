@@ -28,7 +28,7 @@ def wire(root):
 
 
 def interface(wire, name):
-    """Field names of an interface, inherited ones left out."""
+    """Field names of an interface, without inherited names."""
     body = re.search(rf"interface {name}\b[^{{]*{{(.*?)\n}}", wire, re.DOTALL)
     assert body, f"wire.ts has no interface {name}"
     without_comments = re.sub(r"/\*.*?\*/|//[^\n]*", "", body[1], flags=re.DOTALL)
@@ -69,19 +69,19 @@ def test_header_and_options_have_the_fields_of_wire(wire, given):
     assert sorted(view.options["texts"]) == sorted(interface(wire, "Texts"))
     [item, _] = aw.Explorer([given(), given()]).options["texts"]["items"]
     assert sorted(item) == sorted(interface(wire, "TextItem"))
-    own = interface(wire, "TokenStripOptions")
-    assert sorted(aw.TokenStrip(given()).options) == sorted([*plain, *own])
-    own = interface(wire, "HeadGridOptions")
+    added = interface(wire, "TokenStripOptions")
+    assert sorted(aw.TokenStrip(given()).options) == sorted([*plain, *added])
+    added = interface(wire, "HeadGridOptions")
     grid = aw.HeadGrid(given()).options
-    assert sorted(grid) == sorted([*plain, *own])
+    assert sorted(grid) == sorted([*plain, *added])
     assert sorted(grid["grid"]) == sorted(interface(wire, "GridOptions"))
-    own = interface(wire, "HeadViewOptions")
-    assert sorted(aw.HeadView(given()).options) == sorted([*plain, *own])
-    own = interface(wire, "TwoTextsOptions")
-    assert sorted(make("TwoTexts", given).options) == sorted([*plain, *own])
-    own = interface(wire, "QuestionOptions")
+    added = interface(wire, "HeadViewOptions")
+    assert sorted(aw.HeadView(given()).options) == sorted([*plain, *added])
+    added = interface(wire, "TwoTextsOptions")
+    assert sorted(make("TwoTexts", given).options) == sorted([*plain, *added])
+    added = interface(wire, "QuestionOptions")
     asked = make("Question", given).options
-    assert sorted(asked) == sorted([*plain, *own])
+    assert sorted(asked) == sorted([*plain, *added])
     assert sorted(asked["question"]) == sorted(interface(wire, "AskedQuestion"))
     assert sorted(asked["question"]["record"]) == sorted(interface(wire, "AnswerRecord"))
     asked = make("StudyView", given).options
@@ -122,7 +122,7 @@ def test_a_part_is_one_model_for_all_views_and_only_of_those_that_need_it(given)
 
 
 def test_a_host_that_asks_a_view_for_its_models_finds_all(given):
-    """Panel and `ipywidgets.embed` send what a view's traits refer to, and nothing else."""
+    """Panel and `ipywidgets.embed` send the models that a view's traits refer to, and nothing else."""
     view = aw.Explorer(given())
     needed = {view.store, view.selection, view.runtime, *view.runtime.parts.values()}
     assert {model.model_id for model in needed} <= dependency_state([view]).keys()
@@ -131,14 +131,14 @@ def test_a_host_that_asks_a_view_for_its_models_finds_all(given):
 
 
 def test_every_reader_of_an_app_has_models_of_their_own(given, monkeypatch):
-    """Solara and Panel make the kernel of the running reader the current one."""
+    """Solara and Panel make the kernel of the running reader the current kernel."""
     reader = SimpleNamespace(ident="first")
     kernels = SimpleNamespace(initialized=lambda: True, instance=lambda: reader)
     monkeypatch.setitem(sys.modules, "ipykernel.kernelbase", SimpleNamespace(Kernel=kernels))
     trace = given()
-    one, same = aw.Heatmap(trace), aw.Heatmap(trace)
+    first, same = aw.Heatmap(trace), aw.Heatmap(trace)
     reader.ident = "second"
     other = aw.Heatmap(trace)
     for name in ("runtime", "store", "selection"):
-        assert getattr(one, name) is getattr(same, name)
-        assert getattr(one, name) is not getattr(other, name)
+        assert getattr(first, name) is getattr(same, name)
+        assert getattr(first, name) is not getattr(other, name)

@@ -12,7 +12,7 @@ READ = 3  # keys of a row, at most
 
 
 def windowed(*, sink=True):
-    """Return a map [layer, head, query, key] of a layer with a window and of one without, and the window.
+    """Return a map [layer, head, query, key] of a layer with a window and of a layer without, and the window.
 
     A weight inside the window of the first layer is zero: of query 3 and key 2.
     """
