@@ -1,4 +1,4 @@
-"""Maps that are too long, too small or too empty, and what may go wrong in a page with them."""
+"""Maps that are too long, too small or too empty, and problems of a page with them."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ OVERLAPS = """root => [...root.querySelectorAll('.aw-toolbar, .aw-footer, .aw-ca
   const isShown = (el) => el.checkVisibility() && !el.matches('.aw-sr, .aw-menu');
   const all = [...row.children].filter(isShown)
     .map((el) => [el, el.getBoundingClientRect()]).filter(([, box]) => box.width && box.height);
-  return all.flatMap(([one, a], i) => all.slice(i + 1)
+  return all.flatMap(([el, a], i) => all.slice(i + 1)
     .filter(([, b]) => Math.min(a.right, b.right) - Math.max(a.left, b.left) > 1
       && Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 1)
-    .map(([two]) => `${row.className}: ${one.className} and ${two.className}`));
+    .map(([other]) => `${row.className}: ${el.className} and ${other.className}`));
 })"""
 
 

@@ -1,23 +1,23 @@
-"""What must be true of a page of views, in any browser: functions that list where it is not."""
+"""Checks of a page of views, in any browser: functions that list the violations."""
 
-# What lies beside each other in the flow of a view may touch and must not cover.
+# Elements beside each other in the flow of a view may touch and must not cover each other.
 OVERLAPS = """() => {
-  const found = [];
+  const overlaps = [];
   for (const root of document.querySelectorAll(".aw-root")) {
     for (const parent of [root, ...root.querySelectorAll(".aw-column, .aw-row, .aw-panel")]) {
       const boxes = [...parent.children]
         .filter((el) => !["absolute", "fixed"].includes(getComputedStyle(el).position))
         .map((el) => [el, el.getBoundingClientRect()])
         .filter(([, box]) => box.width > 1 && box.height > 1);
-      boxes.forEach(([a, one], i) => boxes.slice(i + 1).forEach(([b, two]) => {
-        const x = Math.min(one.right, two.right) - Math.max(one.left, two.left);
-        const y = Math.min(one.bottom, two.bottom) - Math.max(one.top, two.top);
+      boxes.forEach(([a, first], i) => boxes.slice(i + 1).forEach(([b, second]) => {
+        const x = Math.min(first.right, second.right) - Math.max(first.left, second.left);
+        const y = Math.min(first.bottom, second.bottom) - Math.max(first.top, second.top);
         if (x > 1.5 && y > 1.5)
-          found.push(`${a.className}, ${b.className} in ${parent.className}: ${x} x ${y}`);
+          overlaps.push(`${a.className}, ${b.className} in ${parent.className}: ${x} x ${y}`);
       }));
     }
   }
-  return found;
+  return overlaps;
 }"""
 
 # Text that is cut off must be said in full elsewhere: a title or a label.
@@ -27,10 +27,10 @@ CLIPPED = """() => [...document.querySelectorAll(".aw-root *")]
   .filter((el) => !el.closest("[title], [aria-label], .aw-sr"))
   .map((el) => `${el.className}: ${el.textContent}`)"""
 
-# Of several canvases over each other one must be painted; behind text that is not coloured none is.
+# Of several canvases over each other at least one is painted; without colour behind text none is there.
 BLANK = """() => [...new Set([...document.querySelectorAll(".aw-root canvas:not(.aw-underlay canvas)")]
     .filter((el) => el.width && el.height && el.checkVisibility({ visibilityProperty: true }))
     .map((el) => el.parentElement))]
-  .filter((place) => ![...place.querySelectorAll("canvas")].some((el) => new Set(new Uint32Array(
+  .filter((holder) => ![...holder.querySelectorAll("canvas")].some((el) => new Set(new Uint32Array(
     el.getContext("2d").getImageData(0, 0, el.width, el.height).data.buffer)).size > 1))
-  .map((place) => place.closest(".aw-root").className + " > " + place.className)"""
+  .map((holder) => holder.closest(".aw-root").className + " > " + holder.className)"""

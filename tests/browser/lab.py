@@ -29,7 +29,7 @@ ASK = """async code => {
 VIEWPORT = {"width": 1200, "height": 900}
 
 
-def place(box, query, key, shown):
+def offset_of(box, query, key, shown):
     """The middle of a cell in the box of a map that shows these elements: special tokens may stand apart."""
     across, down = shown.index(key) + 0.5, shown.index(query) + 0.5
     return {"x": across * box["width"] / len(shown), "y": down * box["height"] / len(shown)}
@@ -68,7 +68,7 @@ def shares(chips):
 
 
 def shares_after(compared, kernel, changes):
-    """What the chips say once they compare: percent by outcome after the changes; and what Python says."""
+    """Readings of the comparing chips: percent by outcome after the changes; and Python's."""
     compared.wait_for()
     result = {label: after for label, (_, after) in shares(compared.locator(".aw-chip")).items()}
     said = kernel.ask(f"[[p.label, 100 * p.probability] for p in preview(trace, {changes}).after]")
@@ -76,7 +76,7 @@ def shares_after(compared, kernel, changes):
 
 
 class Lab:
-    """A server of JupyterLab or Notebook 7; each notebook opens in a page of its own."""
+    """A server of JupyterLab or Notebook 7; each notebook opens in a new page."""
 
     def __init__(self, address, token, folder, open_page, path="lab/tree"):
         self.path = path
@@ -151,13 +151,13 @@ class Lab:
         assert value == wanted, f"{expression} is {value}, not {wanted}"
 
     def rest(self):
-        """Wait until the views have sent what they have to say, the kernel has heard it, and all is drawn."""
+        """Wait until all messages of the views have reached the kernel, and all is drawn."""
         settle(self.page)
         self.ask("1")
         settle(self.page)
 
 
-# Opens a notebook, or nothing, in the place of those that are open, which are closed without asking.
+# Opens a notebook, or nothing, and closes the open ones without asking.
 INSTEAD = """async name => {
   const {shell, commands} = window.jupyterapp;
   const before = [...shell.widgets('main')];
@@ -166,13 +166,13 @@ INSTEAD = """async name => {
 }"""
 
 
-# What the kernel prints before it is busy comes after all earlier messages of the cell.
+# Prints of the kernel before it is busy come after all earlier messages of the cell.
 START = f"""code => {{
   window.isBusy = false;
   const future = {SESSION}.kernel.requestExecute({{code, store_history: false}});
   future.onIOPub = ({{header}}) => {{ window.isBusy ||= header.msg_type === 'stream'; }};
 }}"""
-# Answered beside a running cell: what was sent earlier has reached the kernel, too.
+# Answered beside a running cell: earlier messages have reached the kernel, too.
 BESIDE = f"""async () => {{
   await {SESSION}.kernel.requestDebug({{type: 'request', seq: 1, command: 'debugInfo'}}).done;
 }}"""
@@ -180,7 +180,7 @@ BESIDE = f"""async () => {{
 
 @contextmanager
 def busy(lab, before="", after="", *, pause="time.sleep"):
-    """Keep the kernel busy as long as the block runs; what that sends is there when the kernel is free."""
+    """Keep the kernel busy as long as the block runs; its outputs are there when the kernel is free."""
     go = lab.folder / f"go-{time.monotonic_ns()}"
     loop = f"while not Path({str(go)!r}).exists():\n    {pause}(0.01)"
     imports = "import asyncio, time\nfrom pathlib import Path"

@@ -1,6 +1,6 @@
 """Pages of Chromium behind a guard: requests out of this machine and errors are recorded.
 
-A context of its own for every test costs as much as drawing a view. So a page is emptied after a test and
+A new context for every test costs as much as drawing a view. So a page is emptied after a test and
 given to the next one, unless the test has failed or done something to it that lasts.
 """
 
@@ -17,10 +17,10 @@ from .webdriver import CONSOLE_LINES
 
 LIMIT = 20_000  # milliseconds; the cores may be shared
 
-KEPT = 4  # pages
+POOLED = 4  # pages
 # Options that a page takes over after it was opened.
 CHANGEABLE = {"viewport", "color_scheme"}
-# What stays when a page goes to another address: methods of the context, the page, its clock, keys and mouse.
+# State that outlasts a change of address: methods of the context, the page, its clock, keys and mouse.
 LASTING = (
     (
         *("add_cookies", "add_init_script", "expose_function", "grant_permissions", "new_cdp_session"),
@@ -63,7 +63,7 @@ class Guard:
 
     def _fail(self, error):
         self.console.append(f"uncaught: {error}\n{error.stack or ''}")
-        # Notebook 7 fails on settings of its own; the code of views comes from a blob.
+        # Notebook 7 fails on its settings; the code of views comes from a blob.
         stack = error.stack or ""
         if "/static/notebook/" not in stack or "blob:" in stack:
             self.errors.append(f"{error}\n{stack}")
@@ -74,13 +74,13 @@ class Guard:
             self.errors.append(message.text)
 
 
-# What is open in this process: a failing test leaves pictures and the console of all of it.
+# The open pages of this process: a failing test leaves pictures and the console of all of it.
 # Pages of other browsers than Chromium are both context and guard.
 OPEN: list[tuple[Any, Any]] = []
 
 
 class GuardedPage:
-    """A page in a context of its own; it is as new until something is done to it that lasts."""
+    """A page in its context; it is as new until something is done to it that lasts."""
 
     def __init__(self, browser, options):
         self.context = browser.new_context(**{"viewport": VIEWPORT, **options})
@@ -114,7 +114,7 @@ class GuardedPage:
     def empty(self):
         """Leave a page as new."""
         self.page.goto("about:blank")
-        self.page.mouse.move(-1, -1)  # what is drawn under the pointer would be pointed at
+        self.page.mouse.move(-1, -1)  # an element drawn under the pointer would be hovered
         self.guard.clear()
 
 
@@ -136,12 +136,12 @@ class Pages:
         return opened
 
     def close(self, opened, *, keep=True):
-        """Keep a page that may be kept and is as new, close another; return what its guard has recorded."""
+        """Reuse a page that may be reused and is as new, close another; return the records of its guard."""
         guard = opened.guard
         OPEN.remove((opened.context, guard))
         outside, errors = [*guard.outside], [*guard.errors]
         is_as_new = opened.is_as_new and not (outside or errors or guard.is_served)
-        if keep and is_as_new and len(self._kept) < KEPT:
+        if keep and is_as_new and len(self._kept) < POOLED:
             opened.empty()
             self._kept.append(opened)
         else:

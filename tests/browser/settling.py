@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 # Frames, idle callbacks, inflating and copying count always; timers up to this delay. Longer ones (a tooltip,
-# a retry, a player) are not what a gesture sets off at once: a test that needs one waits for what it does.
+# a retry, a player) are not set off at once by a gesture: a test that needs them waits for their effects.
 SOON_MS = 350
 LIMIT_MS = 30_000
 
@@ -41,7 +41,7 @@ WATCH = """(() => {
   wrap("setTimeout", "clearTimeout", (delay) => !(delay > SOON));
   wrap("requestAnimationFrame", "cancelAnimationFrame", () => true);
   wrap("requestIdleCallback", "cancelIdleCallback", () => true);
-  // What the browser does beside the page: a busy machine takes longer for it than for some frames.
+  // Work of the browser beside the page: a busy machine takes longer for it than for some frames.
   const awaited = (owner, name) => {
     const begin = owner?.[name]; // a page without a secure address has no clipboard
     if (begin) owner[name] = function (...given) {
@@ -54,10 +54,10 @@ WATCH = """(() => {
   awaited(navigator.clipboard, "writeText");
   awaited(window, "createImageBitmap");
   awaited(HTMLImageElement.prototype, "decode");
-  awaited(window.ReadableStreamDefaultReader?.prototype, "read"); // of what is inflated
+  awaited(window.ReadableStreamDefaultReader?.prototype, "read"); // of inflated data
   // Three quiet frames: observers of sizes and intersections answer once a frame, and may set off the next.
   window.awSettled = () => new Promise((done, fail) => {
-    if (window.__pwClock) throw new Error("the clock of this page is held: let it run on instead");
+    if (window.__pwClock) throw new Error("the clock of this page is stopped: let it run on instead");
     const late = () => fail(new Error(`not at rest after LIMIT ms: ${[...due].join(", ")} due`));
     const limit = later(late, LIMIT);
     let quiet = 0;
@@ -75,9 +75,9 @@ WATCH = """(() => {
 
 
 def after(page: Any, milliseconds: int) -> None:
-    """Let time pass in a page with a clock of its own: its timers run, and then the browser's own frames.
+    """Let time pass in a page with a fake clock: its timers run, and then the browser's frames.
 
-    In those, observers of sizes are told; what they ask for runs by the page's clock again.
+    In those, observers of sizes are told; their callbacks run by the page's clock again.
     """
     page.clock.run_for(milliseconds)
     for _ in range(2):

@@ -1,4 +1,4 @@
-"""A stage for views without Jupyter: their models in a page, and a kernel that does what a test says."""
+"""A stage for views without Jupyter: their models in a page, and a kernel that a test controls."""
 
 from __future__ import annotations
 
@@ -66,16 +66,16 @@ STAGE = """async ({core, code, parts, models, eager, view, kernel, cold, stub, s
 
 
 def play(page, view, kernel="silent", *, cold=True, late=False, style="", beside=False):
-    """Draw a view in a page, in place of the view before it; code is loaded once.
+    """Draw a view in a page, instead of the view before it; code is loaded once.
 
     Args:
         page: The page.
         view: The view.
-        kernel: What its kernel does.
+        kernel: Its kernel's behaviour.
         cold: Whether none of its numbers is there yet.
         late: Whether its code comes only when the page calls `come()`.
         style: Rules that its copy of the code has in addition, as another version would.
-        beside: Whether it is added to the views before it, rather than put in their place.
+        beside: Whether it is added to the views before it, rather than drawn instead.
     """
     models, (name,), stores = _models([view], "")
     eager = {store: base64.b64encode(entry["eager"]).decode() for store, entry in stores.items()}

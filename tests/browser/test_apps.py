@@ -1,7 +1,7 @@
 """Notebooks served as apps: views are linked, have a width, and are answered by the session of their reader.
 
 Readers of one app have a thread each in marimo and an object each in Solara and Panel, all in one process; in
-Voila a process each. marimo's editor has one reader, who runs the cells.
+Voila a process each. marimo's editor has a single reader, who runs the cells.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from playwright.sync_api import expect
 import attnwidgets as aw
 
 from .conftest import await_server
-from .lab import choose, place, shares
+from .lab import choose, offset_of, shares
 from .pages import OPEN
 from .settling import settle
 
@@ -67,7 +67,7 @@ def notebook():
 
 
 class App(NamedTuple):
-    """What an app needs, its file and what is in it, the command that serves it, without the port."""
+    """Requirements of an app, its file and the file's text, the command that serves it, without the port."""
 
     packages: tuple[str, ...]
     file: str
@@ -170,7 +170,7 @@ def app(request, kernel_environment, tmp_path):
 
 @pytest.fixture
 def new_page(open_page, embed_scripts):
-    """Open a page, with files in place of scripts of a CDN."""
+    """Open a page, with files instead of scripts of a CDN."""
     answered = set()
 
     def serve(route):
@@ -216,7 +216,7 @@ def read(new_page, app):
     return make
 
 
-# Whether the last number of a readout is this one, as far as it is printed.
+# Whether the last number of a readout is this number, as far as it is printed.
 READS = """([readout, exact]) => {
   const numbers = [...readout.innerText.matchAll(/[=≈<] ?(\\d*\\.\\d+(?:e-?\\d+)?)/g)];
   return numbers.length > 0 && Math.abs(Number(numbers.at(-1)[1]) - exact) <= 0.005;
@@ -233,12 +233,12 @@ def reads(page, nth, exact):
 
 
 def check_linked(page, trace):
-    """Hover, pin and slider of one view move the other, and the numbers are Python's."""
+    """Hover, pin and slider of a view move the other, and the numbers are Python's."""
     exact = [float(aw.attention(trace).matrix(layer, 0)[3, 4]) for layer in (0, 5)]
     plot = page.locator(".aw-heatmap .aw-plot").nth(1)
     plot.scroll_into_view_if_needed()
     shown = range(1, len(trace.tokens) - 1)  # [CLS] and [SEP] stand apart
-    at = place(plot.bounding_box(), 3, 4, shown)
+    at = offset_of(plot.bounding_box(), 3, 4, shown)
     plot.hover(position=at)
     for nth in (0, 1):
         reads(page, nth, exact[0])
@@ -253,7 +253,7 @@ def check_linked(page, trace):
 
 
 def check_removal(page, trace):
-    """A head that is removed brings what Python's preview gives."""
+    """Removing a head gives the numbers of Python's preview."""
     from attnwidgets.intervene.preview import preview
 
     explorer = page.locator(".aw-explorer")

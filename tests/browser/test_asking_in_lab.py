@@ -78,7 +78,7 @@ class Class:
         return {r["id"]: r["value"] for o in outputs if (r := o.get("data", {}).get(MIME))}
 
     @property
-    def kept(self):
+    def saved(self):
         answers = json.loads((self.lab.folder / "handout.answers.json").read_text())["answers"]
         return {name: record["value"] for name, record in answers.items()}
 
@@ -106,10 +106,10 @@ def test_a_click_is_submitted_and_saved(room, screenshot):
     room.lab.rest()  # the notebook has the record
     room.page.keyboard.press("Control+s")
     room.page.wait_for_function("!window.jupyterapp.shell.currentWidget.context.model.dirty")
-    assert room.records == room.kept == {"q1": [1, 2], "q2": "all"}
+    assert room.records == room.saved == {"q1": [1, 2], "q2": "all"}
     assert {
         name: item["value"] for name, item in read_answers(room.lab.folder / room.name).items()
-    } == room.kept
+    } == room.saved
 
 
 def test_a_line_of_code_answers_too(room):
@@ -118,7 +118,7 @@ def test_a_line_of_code_answers_too(room):
     room.question(0).locator(".aw-question-chosen", has_text="head 0.2").wait_for()
     room.lab.rest()
     room.save()
-    assert room.records["q1"] == room.kept["q1"] == [0, 2]
+    assert room.records["q1"] == room.saved["q1"] == [0, 2]
 
 
 def test_looking_on_changes_nothing_and_change_does(room):
@@ -171,7 +171,7 @@ def test_converted_to_a_page_and_to_a_script_the_answers_are_there(room, kernel_
     page, script = folder / "handout.html", folder / "handout.py"
     for exporter, target in ((HTMLExporter, page), (PythonExporter, script)):
         target.write_text(exporter().from_filename(folder / room.name)[0])
-    assert {name: item["value"] for name, item in read_answers(page).items()} == room.kept
+    assert {name: item["value"] for name, item in read_answers(page).items()} == room.saved
     assert "Which head?" in page.read_text()
     code = script.read_text().rsplit('aw.ask.text("Why?"', 1)[0]
     script.write_text(f"{code}\nprint(q1.answer, q2.answer)")

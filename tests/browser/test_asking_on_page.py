@@ -31,7 +31,7 @@ HOSTILE = [
 def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("JPY_SESSION_NAME", raising=False)
-    monkeypatch.setattr(QUESTIONS, "_places", {})  # every test is a notebook of its own
+    monkeypatch.setattr(QUESTIONS, "_places", {})  # every test is a new notebook
     return tmp_path
 
 
@@ -47,7 +47,7 @@ def receipt(page, nth=0):
 
 
 def chosen(page):
-    """What is chosen, without the marks that isolate directions."""
+    """The chosen text, without the marks that isolate directions."""
     settle(page)
     return re.sub("[\u2068\u2069]", "", page.locator(".aw-question-chosen").first.inner_text())
 
@@ -157,7 +157,7 @@ def test_tokens_and_spans_are_taken_from_a_view_beside_it(page_of, trace):
     words.filter(has_text="cat").click()
     words.filter(has_text="the").click(modifiers=["Shift"])
     assert chosen(page) == "“the” “cat”"
-    page.mouse.click(5, 5)  # beside all views: the selection goes, what was taken stays
+    page.mouse.click(5, 5)  # beside all views: the selection goes, the taken cells stay
     assert chosen(page) == "“the” “cat”"
     submit(page)
     tokens.answer = [1, 3]
@@ -168,15 +168,15 @@ def test_an_order_is_made_by_keys_and_by_dragging(page_of):
     asked = aw.ask.order("Order.", options=["a", "b", "c"], id="q")
     free = aw.ask.order("Name.", id="r")
     page = page_of(asked, free)
-    places = page.locator(".aw-question-place")
-    places.nth(2).focus()
+    items = page.locator(".aw-question-place")
+    items.nth(2).focus()
     page.keyboard.press("Shift+ArrowUp")
     page.keyboard.press("Shift+ArrowUp")
     settle(page)
-    assert [all_inner_text.split() for all_inner_text in places.all_inner_texts()] == [
+    assert [text.split() for text in items.all_inner_texts()] == [
         [str(i + 1), name, "↑", "↓"] for i, name in enumerate("cab")
     ]
-    first, last = places.nth(0).bounding_box(), places.nth(2).bounding_box()
+    first, last = items.nth(0).bounding_box(), items.nth(2).bounding_box()
     page.mouse.move(first["x"] + 60, first["y"] + 10)
     page.mouse.down()
     page.mouse.move(last["x"] + 60, last["y"] + 20, steps=5)
@@ -244,7 +244,7 @@ def unpacked(page):
     parts = [html.unescape(text)]
     for blob in re.findall(r'octet-stream;base64" id="[^"]*">([^<]*)<', text):
         data = base64.b64decode(blob)
-        while data:  # several compressed parts, one after another
+        while data:  # several compressed parts in a row
             reader = zlib.decompressobj()
             try:
                 parts.append(reader.decompress(data).decode("latin-1"))
@@ -258,7 +258,7 @@ def test_a_handout_holds_no_key_no_truth_and_no_other_method(trace, folder):
     key = {(1, 2): (True, "KEY-WORDS"), "default": "NEVER"}
     view = aw.Explorer(trace, methods=["attention"], units=["token"])
     asked = aw.ask.head("Which head?", view=view, id="q", feedback=key)
-    aw.Explorer(trace).explanation("rollout")  # the teacher's own, beside it
+    aw.Explorer(trace).explanation("rollout")  # the teacher's, beside it
     text = unpacked(asked.to_html(folder / "handout.html"))
     assert "Which head?" in text
     assert '"attention/token/self"' in text

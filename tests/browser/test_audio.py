@@ -1,4 +1,4 @@
-"""AudioView on a page: what is played is what is marked; words, spans and linked views are one selection."""
+"""AudioView on a page: it plays the marked span; words, spans and linked views share a selection."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import attnwidgets as aw
 from tests.browser.checks import CLIPPED
 from tests.speech.made import RATE, heard, spoken, tones
 
-# Every buffer that a page plays, kept.
+# Every buffer that a page has played.
 LISTEN = """() => {
   window.played = [];
   const begin = AudioBufferSourceNode.prototype.start;
@@ -59,11 +59,11 @@ def test_the_samples_that_are_played_are_those_of_the_word(page, times):
     assert play(page).inner_text() == "▶ 0.25 – 0.50 s"
     play(page).click()
     [heard] = page.evaluate("window.played")
-    own = tones()[round(0.25 * RATE) : round(0.5 * RATE)]
+    expected = tones()[round(0.25 * RATE) : round(0.5 * RATE)]
     assert heard["rate"] == RATE
-    assert len(heard["samples"]) == len(own)
-    assert np.abs(np.array(heard["samples"]) - own).max() < 2 / 2**15
-    page.locator(".aw-audio-all").click()  # stops what plays, or plays all
+    assert len(heard["samples"]) == len(expected)
+    assert np.abs(np.array(heard["samples"]) - expected).max() < 2 / 2**15
+    page.locator(".aw-audio-all").click()  # stops playing, or plays all
     page.wait_for_function("() => document.querySelector('.aw-audio-play').textContent.startsWith('▶')")
 
 

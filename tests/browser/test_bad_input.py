@@ -12,8 +12,8 @@ from .bad_input import BAD, OUTSIDE, OVERLAPS
 from .settling import settle
 
 TALLEST = {1200: 600, 760: 600, 200: 900}
-REFUSED = {  # each with words of its own
-    "CompareView": ("1 x 1,000",),  # one explanation
+REFUSED = {  # each with different words
+    "CompareView": ("1 x 1,000",),  # a single explanation
     "FlowView": ("1 x 1,000",),
     "InterventionView": ("1 x 1,000",),  # no model
     "LayerProfile": ("one layer", "one of each"),
@@ -40,7 +40,9 @@ def check(page, screenshot, name):
 
 @pytest.mark.parametrize("name", OF_MAPS)
 def test_bad_input_neither_overflows_nor_grows(page_of, screenshot, name):
-    views = [getattr(aw, name)(draw()) for what, draw in BAD.items() if what not in REFUSED.get(name, ())]
+    views = [
+        getattr(aw, name)(draw()) for problem, draw in BAD.items() if problem not in REFUSED.get(name, ())
+    ]
     check(page_of(*views), screenshot, name)
 
 

@@ -34,10 +34,10 @@ def notebook(lab):
     return page
 
 
-def output_of(notebook, place):
-    """The output of one of the three views of claims."""
-    notebook.locator(f"{OUTPUT} .aw-claims").nth(place).scroll_into_view_if_needed()
-    return notebook.locator(OUTPUT, has=notebook.locator(".aw-claims")).nth(place)
+def output_of(notebook, number):
+    """The output of a view of claims, by its number."""
+    notebook.locator(f"{OUTPUT} .aw-claims").nth(number).scroll_into_view_if_needed()
+    return notebook.locator(OUTPUT, has=notebook.locator(".aw-claims")).nth(number)
 
 
 def test_a_text_opens_below_at_the_head_of_the_claim(lab, notebook):
@@ -73,7 +73,7 @@ def test_a_text_opens_in_the_linked_views(lab, notebook):
 
 
 WRITTEN = """words => [...document.querySelectorAll('.aw-copy-told:not([hidden])')].some(
-    (one) => one.innerText.includes(words) && one.querySelector('input').value.includes(words)
+    (el) => el.innerText.includes(words) && el.querySelector('input').value.includes(words)
 )"""
 
 

@@ -1,4 +1,4 @@
-"""A stand-in for Colab, made of the npm packages that Colab uses: every output is a page of its own.
+"""A stand-in for Colab, made of the npm packages that Colab uses: every output is a page.
 
 `AW_COLAB_PYTHON` names the Python of another kernel, such as one with Colab's versions of its packages.
 """
@@ -76,7 +76,7 @@ class Colab:
         page.on("console", lambda said: self.errors.append(said.text) if said.type == "error" else None)
 
     def do(self, code, cell=-1):
-        """Run code, in a cell or outside of cells; return what it printed."""
+        """Run code, in a cell or outside of cells; return its output."""
         status, out = self.page.evaluate("([code, cell]) => run(code, cell)", [code, cell])
         assert status == "ok", out
         return out
@@ -93,7 +93,7 @@ class Colab:
     def rest(self):
         """Wait until every message of the outputs is answered, and every output has heard it and is drawn."""
         outputs = [frame for frame in self.page.frames if frame.url.endswith("/output")]
-        for _ in range(2):  # what is heard may be answered once
+        for _ in range(2):  # a message may be answered once
             self.ask("1")
             self.page.wait_for_function("sent.size === 0")
             for output in outputs:
@@ -121,14 +121,14 @@ def settled(frame):
     """Wait until nothing is on its way, and put the output at the top; return the view."""
     frame.locator(".aw-root > *").first.wait_for(timeout=60_000)
     expect(frame.locator(".aw-root [data-awaited]")).to_have_count(0, timeout=60_000)
-    # A menu that opens below the window's edge is in a frame of its own, where nothing scrolls to it.
+    # A menu that opens below the window's edge is in another frame, where nothing scrolls to it.
     frame.owner.evaluate("frame => frame.scrollIntoView()")
     return frame.locator(".aw-root").first
 
 
 @pytest.fixture(scope="module")
 def scripts(root, tmp_path_factory):
-    """The manager, bundled, and the front end of the kernel's own anywidget."""
+    """The manager, bundled, and the front end of the kernel's anywidget."""
     tool = root / "js" / "node_modules" / ".bin" / "esbuild"
     if not tool.exists() or not (HERE / "node_modules").exists():
         pytest.skip("the stand-in for Colab needs its npm packages (make browser installs them)")
@@ -282,7 +282,7 @@ def test_a_method_is_computed_on_demand(colab, linked):
     colab.do("explorer.selection.clear()")
     settled(explorer).locator(".aw-heatmap .aw-plot").first.click()
     colab.until("len(explorer.selection.pins)", 1)
-    colab.page.mouse.move(2, 2)  # what is under the pointer is read out after the pin
+    colab.page.mouse.move(2, 2)  # the cell under the pointer is read out after the pin
     readout(explorer).get_by_text(re.compile(r"= ?\d")).wait_for()
     pinned = "aw.rollout(trace).matrix(explorer.selection.layer)[explorer.selection.pinned]"
     assert number(readout(explorer).inner_text()) == pytest.approx(colab.ask(f"float({pinned})"), abs=6e-4)
@@ -354,7 +354,7 @@ def test_the_heights_of_outputs_settle(colab, linked):
         inside = output.element_handle().content_frame()
         settle(inside)
         before = colab.page.evaluate(count)
-        inside.evaluate(TEN_FRAMES)  # where a height brings the next, every frame has one
+        inside.evaluate(TEN_FRAMES)  # where a height brings the next, every frame has another
         assert colab.page.evaluate(count) == before
     assert max(colab.page.evaluate("frames.map(({heights}) => heights.at(-1))")) < 1500
 
@@ -442,7 +442,7 @@ def test_two_managers_in_one_page_follow_each_other(colab, passing):
 
 
 def test_a_question_is_answered_in_its_view(colab, passing, screenshot, tmp_path):
-    colab.do(f"import os; os.chdir({str(tmp_path)!r})")  # where its answers are kept
+    colab.do(f"import os; os.chdir({str(tmp_path)!r})")  # the folder of its answers
     frame = colab.show("q = aw.ask.head('Which head?', view=aw.Explorer(trace, height=400), id='colab')\nq")
     settled(frame)
     frame.get_by_role("textbox", name="answer").first.fill("2.3")

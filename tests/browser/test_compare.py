@@ -98,7 +98,7 @@ def test_a_click_in_the_rows_pins_an_element_whose_value_is_copied(compared):
     said = plain(compared.locator(".aw-compare .aw-readout").inner_text())
     assert said.startswith("“to”: attention")
     assert button.is_enabled()
-    assert token(compared, "here").get_attribute("aria-selected") == "true"  # still the row of this one
+    assert token(compared, "here").get_attribute("aria-selected") == "true"  # still the row of this view
 
 
 def test_a_cell_of_the_matrix_chooses_the_two_that_are_compared(compared):
@@ -131,7 +131,7 @@ def test_the_agreement_is_in_a_tab_of_a_narrow_view_and_nothing_changes_its_heig
     roots = page.locator(".aw-root")
 
     def heights():
-        return roots.evaluate_all("all => all.map((one) => one.offsetHeight)")
+        return roots.evaluate_all("all => all.map((el) => el.offsetHeight)")
 
     before = heights()
     assert max(before) <= 560
@@ -284,7 +284,7 @@ def test_the_slider_says_how_much_is_shown(flowing):
 def test_the_keyboard_moves_pins_and_lets_go(flowing):
     plot = flowing.locator(".aw-flow-plot")
     plot.focus()
-    # It begins at the followed token, the last one after the last layer.
+    # It begins at the followed token, the last after the last layer.
     for key in (*["ArrowLeft"] * 5, "ArrowDown", "Enter"):
         flowing.keyboard.press(key)
     flowing.locator(".aw-heatmap .aw-where", has_text="layer 2").wait_for()

@@ -63,13 +63,16 @@ def test_the_layer_is_that_of_linked_views(page_of):
     layers = [0, 1, 9]
     page = page_of(explorer, concept_scores(layers=layers).view(linked=explorer))
     page.locator(".aw-concept-row").first.wait_for()
-    own, other = page.locator(".aw-concepts output"), page.locator(".aw-root:not(.aw-concepts) output").first
+    layer, linked = (
+        page.locator(".aw-concepts output"),
+        page.locator(".aw-root:not(.aw-concepts) output").first,
+    )
     page.locator(".aw-concepts button[aria-label='next layer']").click()
-    first = own.inner_text()
-    assert other.inner_text().split(" / ")[0] == first.split(" / ")[0]
+    first = layer.inner_text()
+    assert linked.inner_text().split(" / ")[0] == first.split(" / ")[0]
     page.locator(".aw-concepts .aw-profile-plot").press("End")
-    assert own.inner_text() == "layer 9 / 9"
-    assert other.inner_text().split(" / ")[0] == first.split(" / ")[0], "it has no such layer"
+    assert layer.inner_text() == "layer 9 / 9"
+    assert linked.inner_text().split(" / ")[0] == first.split(" / ")[0], "it has no such layer"
 
 
 def test_a_training_text_is_chosen_and_left_out(page_of):
@@ -137,7 +140,7 @@ def test_gradients_have_neither_a_distance_nor_a_refit(page_of):
     page.locator(".aw-taught-row").first.wait_for()
     assert not page.locator(".aw-taught-detail").is_visible()
     assert not page.locator(".aw-taught-scatter .aw-segments").is_visible()
-    assert page.locator(".aw-point").count() == 2, "what is not a number is no point"
+    assert page.locator(".aw-point").count() == 2, "NaN has no point"
     assert "leaving" not in page.locator(".aw-taught").inner_text(), "nothing is left out"
     assert not page.locator(".aw-taught-key").is_visible(), "these texts have no labels"
 

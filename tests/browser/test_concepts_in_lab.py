@@ -10,9 +10,9 @@ CELLS = (
 model, tokenizer = aw.demo_model("classifier")
 train, tests = aw.demo_texts("train")[:40], aw.demo_texts("test")[:4]
 trace = aw.trace(model, tokenizer, train[0].text)
-texts = [one.text for one in train]
+texts = [item.text for item in train]
 scores = aw.concepts.tcav(
-    model, tokenizer, {"film": [one for one in texts if "film" in one] + texts[:2]}, tests, "negative",
+    model, tokenizer, {"film": [text for text in texts if "film" in text] + texts[:2]}, tests, "negative",
     random=texts[2:], layers=[2, 4], test=aw.concepts.ConceptTest(runs=2, permutations=19),
 )
 taught = aw.concepts.influence(model, tokenizer, train, tests)
@@ -39,7 +39,7 @@ def notebook(lab):
 
 
 def test_answers_of_a_study_reach_python(lab, notebook):
-    assert lab.ask("view.responses is None"), "nothing is kept before consent"
+    assert lab.ask("view.responses is None"), "nothing is stored before consent"
     field = notebook.locator(f"{OUTPUT} .aw-study-code")
     field.scroll_into_view_if_needed()
     assert field.input_value() == "abcd1234"

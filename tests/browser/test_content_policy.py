@@ -1,4 +1,4 @@
-"""Pages under a content policy of the site that serves them, and two copies of the code on one page."""
+"""Pages under a content policy of the site that serves them, and two copies of the code on a page."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def served(open_page, trace, tmp_path):
     """Open a page of an Explorer as a site serves it under a policy."""
     path = aw.to_html(aw.Explorer(trace), tmp_path / "page.html")
     html = path.read_text(encoding="utf-8")
-    # The page allows only its own script: a site may do the same.
+    # The page allows only its script: a site may do the same.
     script = re.search(r"'sha256-[^']+'", html)[0]
 
     def serve(policy):
@@ -74,7 +74,7 @@ def test_a_frame_in_a_site_that_refuses_scripts_says_so(open_page, trace):
 
 
 def test_two_copies_of_the_code_on_a_page_keep_their_styles_and_menus(open_page, trace):
-    """Two kernels behind one JupyterLab: their notebooks have other views, and one is restarted."""
+    """Two kernels behind one JupyterLab: their notebooks have other views, and a kernel is restarted."""
     page = open_page()
     first = stage.play(page, aw.HeadView(trace), "works", cold=False)
     first.locator("canvas").first.wait_for()

@@ -6,7 +6,7 @@ import json
 
 from .conftest import drawn
 
-# What a reader could notice: words, states of controls. The standing hint is no answer.
+# Changes that a reader could notice: words, states of controls. The standing hint is no answer.
 SEEN = """view => {
   const words = (root) => [...root.querySelectorAll(".aw-hint")]
     .reduce((all, hint) => all.replace(hint.textContent, ""), root.textContent);
@@ -16,7 +16,7 @@ SEEN = """view => {
     .map(({ value, checked }) => value + checked);
   return JSON.stringify([words(view.closest("main, .jp-Cell")), states, fields, view.clientHeight]);
 }"""
-# And what is painted, which is compared only where all of that is the same.
+# And the painted pixels, which are compared only where all of that is the same.
 PAINTED = """view => [...view.querySelectorAll("canvas")].filter(({ width, height }) => width && height)
   .map(canvas => canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height))"""
 DIFFER = """(before, after) => before.length !== after.length || before.some((image, n) => {
@@ -29,11 +29,11 @@ CONTROLS = """view => [...view.querySelectorAll("button, [role=tab]")]
     element.dataset.crawl = number;
     return [number, element.ariaLabel || element.title || element.textContent.trim()];
   })"""
-# Chosen already, what begins to play, and what acts in a PatchView, which the gallery has of another text.
+# Chosen already, controls that begin to play, and controls that act in a PatchView (of another text there).
 LEFT_OUT = (
     "[aria-pressed=true], [aria-selected=true], [aria-checked=true], [aria-label^=play], [title$='same text']"
 )
-# What was seen stays in the page: only whether it has changed is asked.
+# The earlier state stays in the page: it only answers whether that has changed.
 CLICK = f"""(view, number) => {{
   const controls = view.querySelectorAll(`[data-crawl='${{number}}']`);
   const [control] = controls;

@@ -1,4 +1,4 @@
-"""Every control of every view answers in JupyterLab, too, where a kernel computes what a page lacks."""
+"""Every control of every view answers in JupyterLab, too, where a kernel computes the rest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Copy as Python in a real kernel, and what hover says."""
+"""Copy as Python in a real kernel, and the tooltips."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def cells(lab):
 
 
 def copied(page, root):
-    """Return what a click on the button puts on the clipboard."""
+    """Return the clipboard after a click on the button."""
     page.evaluate("() => navigator.clipboard.writeText('nothing yet')")
     root.get_by_role("button", name="Copy as Python").click()
     root.get_by_role("button", name="Copied").wait_for()

@@ -36,16 +36,16 @@ def typed(kind, value):
 
 
 def put_in_order(page, question, value):
-    """Name what is to be ordered, if nothing is there; then move each up to its place."""
-    places = question.locator(".aw-question-place")
-    if not places.count():
+    """Name the items to order, if there are none; then move each up to its rank."""
+    items = question.locator(".aw-question-place")
+    if not items.count():
         for item in value:
             question.get_by_label("a name to add").fill(item)
             page.keyboard.press("Enter")
     for to, item in enumerate(value):
         settle(page)
-        names = [" ".join(text.split()[1:-2]) for text in places.all_inner_texts()]
-        places.nth(names.index(item)).focus()
+        names = [" ".join(text.split()[1:-2]) for text in items.all_inner_texts()]
+        items.nth(names.index(item)).focus()
         for _ in range(names.index(item) - to):
             page.keyboard.press("Shift+ArrowUp")
     settle(page)

@@ -15,7 +15,7 @@ CELLS = (
 trace = aw.trace(*aw.demo_model("classifier"), {FILM!r})""",
     "explorer = aw.Explorer(trace)\nexplorer",
 )
-# What is painted behind the words.
+# The colours behind the words.
 COLOURS = "root => [...root.querySelectorAll('.aw-reading canvas')].map(canvas => canvas.toDataURL())"
 
 

@@ -1,4 +1,4 @@
-"""The Explorer stays in one screen, whatever the text, the model and the reader do."""
+"""The Explorer fits on a screen with any text and model, and after every action of a reader."""
 
 from __future__ import annotations
 
@@ -77,9 +77,9 @@ def test_nothing_a_reader_does_changes_the_height(address_of_review, open_page, 
     explorer = page.locator(".aw-explorer")
     before = height(page)
 
-    def same(what):
+    def same(change):
         settle(page)
-        assert height(page) == before, what
+        assert height(page) == before, change
 
     plot = explorer.locator(".aw-map .aw-plot").first
     plot.hover(position={"x": 60, "y": 60})
@@ -102,7 +102,7 @@ def test_nothing_a_reader_does_changes_the_height(address_of_review, open_page, 
     same("knock-out")
 
 
-# Whether all controls of a toolbar stand in one row.
+# Whether all controls of a toolbar stand in a single row.
 ONE_ROW = """bar => {
   const boxes = [...bar.children].map(el => el.getBoundingClientRect()).filter(box => box.height > 0);
   const lowest = Math.max(...boxes.map(box => box.top));
@@ -233,9 +233,9 @@ def test_tab_goes_through_an_explorer_as_it_is_read(address_of_review, open_page
     assert changes == len(visited) - 1, parts  # no part is visited twice
 
 
-@pytest.mark.parametrize("what", BAD)
-def test_bad_input_neither_overflows_nor_grows(page_of, what):
-    page = page_of(aw.Explorer(BAD[what]()), viewport={"width": 760, "height": 900})
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input_neither_overflows_nor_grows(page_of, name):
+    page = page_of(aw.Explorer(BAD[name]()), viewport={"width": 760, "height": 900})
     for width in (1200, 760, 380, 200):
         page.set_viewport_size({"width": width, "height": 900})
         settle(page)

@@ -1,4 +1,4 @@
-"""A view whose code or models do not arrive asks for a copy of itself, and gives way to what comes late."""
+"""A view whose code or models do not arrive asks for a copy of itself, and gives way to late code."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import attnwidgets as aw
 from attnwidgets.views.page.frame import copy_of
 from attnwidgets.views.wire.runtime import stub
 
-# The stub in a page, with a model that keeps what is sent, and a host whose Runtime comes when it is told to.
+# The stub in a page, with a model that records messages, and a host whose Runtime comes when it is told to.
 STAGE = """async stub => {
   const url = URL.createObjectURL(new Blob([stub], {type: "text/javascript"}));
   const view = (await import(url)).default;
@@ -28,7 +28,7 @@ STAGE = """async stub => {
   view.render({model, el: document.body, signal: end.signal, host});
 }"""
 
-# A task of the page, so that its promises have told what they hold; frames and timers are the test's clock's.
+# A task of the page, so that its promises are settled; frames and timers are the test's clock's.
 A_TASK = """() => new Promise((done) => {
   const {port1, port2} = new MessageChannel();
   port1.onmessage = () => done();
@@ -62,9 +62,9 @@ def test_what_arrives_asks_for_nothing(stage):
 
 def test_a_skeleton_of_the_height_stands_there_before_the_code(stage, open_page):
     assert stage.locator("p").bounding_box()["height"] == 480
-    own = open_page()
-    own.evaluate(STAGE.replace("(name) => name", "() => ({height: 300})"), stub("Heatmap", (), 480))
-    assert own.locator("p").bounding_box()["height"] == 300
+    page = open_page()
+    page.evaluate(STAGE.replace("(name) => name", "() => ({height: 300})"), stub("Heatmap", (), 480))
+    assert page.locator("p").bounding_box()["height"] == 300
 
 
 def test_what_fails_says_why_and_what_to_do_until_the_copy_comes(stage):

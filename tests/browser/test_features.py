@@ -19,7 +19,7 @@ TEXTS = (
 
 @pytest.fixture(scope="module")
 def seen(minilm, sentence):
-    """An SAE that explains what the model says of a few texts, its statistics, and a text."""
+    """An SAE that explains the model's outputs for a few texts, its statistics, and a text."""
     sae = made.fitted(*minilm, SITE, rank=24, d_sae=64, texts=TEXTS)
     stats = aw.feature_stats(*minilm, sae, TEXTS)
     sae.maxima = made.torch.from_numpy(np.nan_to_num(stats.maxima))
@@ -77,10 +77,10 @@ def test_a_feature_is_shown_with_its_contexts_and_others_are_reached(seen, page_
     panel.get_by_label("statistics").get_by_text(f"({result.count})").first.wait_for()
     lines = panel.locator(".aw-block", has_text="fires most").locator(".aw-context")
     assert lines.count() == len(result.top)
-    own = lines.first.locator(".aw-own")
-    assert own.inner_text() == result.top[0].tokens[result.top[0].at].strip("␣")
+    token = lines.first.locator(".aw-own")
+    assert token.inner_text() == result.top[0].tokens[result.top[0].at].strip("␣")
     colour = "e => getComputedStyle(e).backgroundColor"
-    assert own.evaluate(colour) != lines.first.locator(".aw-value").evaluate(colour)
+    assert token.evaluate(colour) != lines.first.locator(".aw-value").evaluate(colour)
     number = panel.get_by_label("feature", exact=True)
     number.fill(str(second))
     number.press("Enter")
@@ -187,11 +187,11 @@ def test_a_slider_says_how_far_and_what_changes(seen, page_of, screenshot):
     assert "at once" not in steer.inner_text()
     reach = view._steered.reach(view.selection.feature)
     assert f"|dh|/|h| ≈ {reach.relative_change(1):.2g}" in steer.inner_text()
-    one = rows.first.inner_text()
+    row = rows.first.inner_text()
     slider.focus()
     page.keyboard.press("End")
     steer.get_by_text("far from anything").or_(steer.get_by_text("Beyond the largest")).wait_for()
-    page.wait_for_function("t => document.querySelector('.aw-steer tbody tr').innerText !== t", arg=one)
+    page.wait_for_function("t => document.querySelector('.aw-steer tbody tr').innerText !== t", arg=row)
     for _ in range(7):
         page.keyboard.press("ArrowLeft")
     steer.get_by_text("Shown: 4 × max, the nearest value stored in this page").wait_for()

@@ -10,7 +10,7 @@ trace = aw.from_attentions(rows, [f't{i}' for i in range(14)])""",
     "aw.views.CompareView([aw.attention(trace), aw.rollout(trace)])",
 )
 
-# After every frame: what each output shows, and how high that is. A view waits for a frame, or 99 ms where
+# After every frame: the content of each output, and its height. A view waits for a frame, or 99 ms where
 # there is none: a loaded machine draws later.
 WATCH = """() => {
   const wait = window.setTimeout;
@@ -52,7 +52,7 @@ def opened(lab, name):
 
 
 def seen(page):
-    """What each output showed in every frame, from the first in which it showed something."""
+    """The content of each output in every frame, from the first that is not empty."""
     of_outputs = page.evaluate("[...watched.values()]")
     starts = [next(i for i, frame in enumerate(frames) if frame["shows"]) for frames in of_outputs]
     return [frames[start:] for frames, start in zip(of_outputs, starts, strict=True)]

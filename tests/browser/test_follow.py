@@ -1,4 +1,4 @@
-"""While a head is knocked out, the map says what it shows, and follows the changed model if asked."""
+"""While a head is knocked out, the map names its content, and follows the changed model if asked."""
 
 from __future__ import annotations
 

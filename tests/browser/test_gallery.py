@@ -1,4 +1,4 @@
-"""Every view, as notebooks/gallery.ipynb shows it: in its place, painted, and as screen readers find it."""
+"""Every view, as notebooks/gallery.ipynb shows it: in its cell, painted, and as screen readers read it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SETTINGS = {
 
 @pytest.fixture(scope="module", params=SETTINGS)
 def page(open_page_for_all, gallery_page, request):
-    """The gallery, in one setting after the other."""
+    """The gallery, in each setting."""
     page = open_page_for_all(gallery_page[0].as_uri(), **SETTINGS[request.param])
     page.setting = request.param
     drawn(page)

@@ -1,4 +1,4 @@
-"""The grid of heads on the page: ordered by what they do, filtered, enlarged, chosen; 3,072 of them."""
+"""The grid of heads on the page: ordered by their patterns, filtered, enlarged, chosen; 3,072 of them."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def filters(root):
 
 
 def read(page, root, line, col, lines, cols):
-    """The readout for the head at a place of the grid."""
+    """The readout for a head of the grid."""
     box = root.locator(".aw-grid-plot").bounding_box()
     page.mouse.move(
         box["x"] + (col + 0.5) * box["width"] / cols, box["y"] + (line + 0.5) * box["height"] / lines
@@ -114,7 +114,7 @@ def test_keys_move_and_enter_selects(grid):
     plot.focus()
     said = root.locator(".aw-readout")
     assert "(1.2)" in said.inner_text()
-    for key, place in (
+    for key, head in (
         ("ArrowRight", "1.3"),
         ("ArrowUp", "0.3"),
         ("Home", "0.0"),
@@ -122,7 +122,7 @@ def test_keys_move_and_enter_selects(grid):
         ("End", "2.3"),
     ):
         page.keyboard.press(key)
-        assert f"({place})" in said.inner_text(), key
+        assert f"({head})" in said.inner_text(), key
     assert "(2.3)" in root.locator(".aw-grid-preview").inner_text()
     page.keyboard.press("Escape")
     assert said.inner_text().startswith("selected: layer 1, head 2")
@@ -249,7 +249,7 @@ def test_a_pattern_selects_its_first_head_and_nothing_changes_height(grid, trace
     best = aw.statistics.head_statistics(trace).top("entropy", 1)[0]
     assert root.locator(".aw-pattern b").first.inner_text() == f"{best.layer}.{best.head}"
     assert root.bounding_box()["height"] == tall
-    # By keys: one stop, then arrows.
+    # By keys: a single stop, then arrows.
     assert root.locator(".aw-pattern[tabindex='0']").count() == 1
     root.locator(".aw-pattern").first.focus()
     page.keyboard.press("ArrowDown")
@@ -269,13 +269,13 @@ def test_a_right_click_reaches_no_menu_of_the_page(grid):
 
 def sunk(count):
     """Attention of two heads in which everything reads [CLS], and the rest the token before."""
-    one = 0.05 * np.eye(count, k=-1, dtype=np.float32)
-    one[:, 0] += 1 - one.sum(axis=1)
-    return np.stack([[one, one]])
+    rows = 0.05 * np.eye(count, k=-1, dtype=np.float32)
+    rows[:, 0] += 1 - rows.sum(axis=1)
+    return np.stack([[rows, rows]])
 
 
 def treat_special(page, how):
-    """Choose in the menu what becomes of special tokens."""
+    """Choose the treatment of special tokens in the menu."""
     page.locator(".aw-tools-button").click()
     page.locator("label", has_text="special tokens").locator("select").select_option(how)
 

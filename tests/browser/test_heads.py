@@ -1,4 +1,4 @@
-"""HeadView in a page: hover, pins, chips, texts, long inputs, what is missing, all of it by keyboard too."""
+"""HeadView in a page: hover, pins, chips, texts, long inputs, missing rows, all of it by keyboard too."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from .settling import settle
 COLOURS = """(c, [left, right]) => {
   const wide = Math.round((right - left) * c.width);
   const {data} = c.getContext("2d").getImageData(Math.round(left * c.width), 0, wide, c.height);
-  const found = new Set();
+  const colours = new Set();
   for (let i = 0; i < data.length; i += 4) {
-    if (data[i + 3] > 200) found.add((data[i] << 16) + (data[i + 1] << 8) + data[i + 2]);
+    if (data[i + 3] > 200) colours.add((data[i] << 16) + (data[i + 1] << 8) + data[i + 2]);
   }
-  return [...found];
+  return [...colours];
 }"""
 
 
@@ -100,7 +100,7 @@ def test_a_token_shows_its_lines_and_a_bar_for_each_head_at_the_other_side(page,
     assert words.startswith(f"“four” reads “{('one', 'two', 'three', 'four', 'five')[key]}”")
     assert f"(head {head})" in words.split(",")[0]
     heads = [part.rpartition("(")[2] for part in words.split(", ") if "(head" in part]
-    assert len(set(heads)) > 1 or len(heads) == 1  # one that all are of is named once
+    assert len(set(heads)) > 1 or len(heads) == 1  # a head of all lines is named once
     bars = canvas.evaluate(COLOURS, [0.95, 1])
     assert {0x0072B2, 0xD55E00, 0x701031} & set(bars)
     assert canvas.evaluate(COLOURS, [0, 0.02]) == []
@@ -108,7 +108,7 @@ def test_a_token_shows_its_lines_and_a_bar_for_each_head_at_the_other_side(page,
     assert said(page).startswith("“one” is read by")
     assert {0x0072B2, 0xD55E00, 0x701031} & set(canvas.evaluate(COLOURS, [0, 0.05]))
     page.mouse.move(2, 2)
-    assert said(page).startswith("“five” reads")  # the last token, until one is chosen
+    assert said(page).startswith("“five” reads")  # the last token, until another is chosen
 
 
 def test_one_head_is_shown_with_the_values_of_one_token(single, pair):
@@ -157,7 +157,7 @@ def test_special_tokens_stand_apart_with_the_share_that_goes_to_them(page_of):
     assert "to [CLS] [SEP]" in sides
     assert "by" in sides
     grey = page.locator(".aw-hv-canvas").evaluate(COLOURS, [0, 0.05])
-    assert grey, "no bar of what goes to special tokens"
+    assert grey, "no bar of the weight on special tokens"
 
 
 def test_a_third_column_names_the_heads_in_which_the_pair_is_strongest(page_of, pair):

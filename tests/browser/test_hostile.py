@@ -23,7 +23,7 @@ RULES = """float: right; margin: 7px; padding: 9px; font: italic 700 40px/3 seri
   position: relative; top: 5px; opacity: 0.5; transform: rotate(3deg); transition: all 2s; fill: red;
   stroke-width: 9px; text-align: center; visibility: visible; writing-mode: vertical-rl; aspect-ratio:
   3; filter: blur(1px)"""
-INSIDE = ":where(article)"  # what surrounds a view may be moved and scaled
+INSIDE = ":where(article)"  # surroundings of a view may be moved and scaled
 SHEETS = {
     "elements": f"{INSIDE} :is({NAMES}) {{ {RULES} }} {INSIDE} details {{ display: none }}",
     "everything": f"{INSIDE} * {{ {RULES} }} :root {{ font-size: 30px; line-height: 3; direction: rtl }}",
@@ -33,7 +33,7 @@ SHEETS = {
     " ::marker { content: 'host'; font-size: 40px } ::placeholder { font-size: 40px }",
 }
 
-# The sheet stands around the views, not in the page's own layout: their widths stay as they are.
+# The sheet stands around the views, not in the page's layout: their widths stay as they are.
 WRAP = """() => {
   for (const el of document.querySelectorAll('.aw-root')) {
     const [outer, host] = [document.createElement('article'), document.createElement('article')];
@@ -56,7 +56,7 @@ LOAD = """(css) => {
   document.head.append(sheet);
 }"""
 
-# Position in the root, size, and what colours and letters a reader sees.
+# Position in the root, size, and the colours and letters that a reader sees.
 BOXES = """() => [...document.querySelectorAll('.aw-root')].flatMap((root) => {
   const { x, y } = root.getBoundingClientRect();
   return [root, ...root.querySelectorAll('*')].filter((el) => el.checkVisibility()).map((el) => {

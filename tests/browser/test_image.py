@@ -198,8 +198,8 @@ def test_a_map_that_the_page_lacks_is_missed_in_words(trace, page_of):
 
 
 def test_words_of_a_text_around_a_picture_show_where_they_look(page_of):
-    one = PICTURES["LLaVA"]
-    recorded = one.trace_of(tiny.build(one.make), one.picture())
+    llava = PICTURES["LLaVA"]
+    recorded = llava.trace_of(tiny.build(llava.make), llava.picture())
     page = page_of(aw.ImageView(recorded, unit="token", layer=0, head=0))
     words = page.locator(".aw-image-word")
     assert words.all_inner_texts() == [recorded.tokens[0], recorded.tokens[-1]]
@@ -242,7 +242,7 @@ def test_a_patch_shows_the_words_that_it_speaks_for_and_a_word_its_patches(page_
     words = page.locator(".aw-image-word")
     assert words.all_inner_texts() == ["the", "unbelievable", "cat"]
     two = (2, 2)
-    for row, column in ((0, 1), (1, 0)):  # one patch after the other
+    for row, column in ((0, 1), (1, 0)):  # patch by patch
         box = page.locator(".aw-image-plot").bounding_box()
         page.mouse.click(
             box["x"] + (column + 0.5) * box["width"] / two[1], box["y"] + (row + 0.5) * box["height"] / two[0]

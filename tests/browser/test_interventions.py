@@ -1,4 +1,4 @@
-"""Pulling the wires: in JupyterLab the numbers of Python, in a page what it holds; by keyboard, too."""
+"""Pulling the wires: in JupyterLab the numbers of Python, in a page the stored answers; by keyboard, too."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_the_free_slider_moves_the_row_and_the_prediction_stands_still(notebook,
     assert gap == pytest.approx(0.6 * movable, rel=1e-3)
     screenshot(view, "wires-free.png")
     view.get_by_text("uniform", exact=True).click()
-    lab.until("[one['to'] for one in view.selection.interventions]", ["uniform"])
+    lab.until("[item['to'] for item in view.selection.interventions]", ["uniform"])
     lab.do("view.selection.undo()")
     view.get_by_text("Nothing is changed yet").wait_for()
     expect(view.get_by_role("radio", name="unchanged")).to_be_checked()
@@ -156,7 +156,7 @@ def test_a_page_plays_undo_and_the_heads_of_its_layer_and_says_what_needs_a_kern
     for told in wanted:
         table.wait_for()
         best = max(told["rows"], key=lambda row: row[3])
-        # What the page holds is what is shown, to the last digit.
+        # The page shows its stored numbers to the last digit.
         table.locator("td:last-child").get_by_text(f"{100 * best[3]:.1f} %", exact=True).first.wait_for()
         page.get_by_role("button", name="undo").click()
     page.get_by_text("Nothing is changed yet").wait_for()
@@ -225,7 +225,7 @@ def test_k_in_an_explorer_knocks_out_the_selected_head_but_is_typed_in_fields(pa
     page.set_viewport_size({"width": 760, "height": 400})
     page.locator(".aw-explorer > .aw-footer").scroll_into_view_if_needed()
     settle(page)
-    assert bar.bounding_box()["y"] >= 0, "what is active stays in sight"
+    assert bar.bounding_box()["y"] >= 0, "active interventions stay in sight"
     page.locator(".aw-find-field").focus()
     page.keyboard.press("k")
     settle(page)

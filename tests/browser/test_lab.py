@@ -9,7 +9,7 @@ import re
 
 import pytest
 
-from .lab import busy, number, place
+from .lab import busy, number, offset_of
 from .settling import settle
 
 CELLS = (
@@ -35,7 +35,7 @@ heatmap"""
 
 OUTPUT = ".jp-NotebookPanel:not(.lm-mod-hidden) .jp-OutputArea"
 HEATMAPS = f"{OUTPUT} .aw-heatmap"
-READOUTS = f"{OUTPUT} .aw-footer > .aw-readout"  # as many: each view has one
+READOUTS = f"{OUTPUT} .aw-footer > .aw-readout"  # as many: one in each view
 # Outputs that are cut, or wider than their cell.
 CUT = """() => [...document.querySelectorAll('.jp-OutputArea-output')]
   .filter(e => e.scrollHeight > e.clientHeight + 1 || e.scrollWidth > e.clientWidth + 1)
@@ -68,11 +68,11 @@ class Live:
     def readout(self, nth):
         return self.page.locator(READOUTS).nth(nth).inner_text()
 
-    def place(self, nth, query, key):
-        return place(self.plot(nth).bounding_box(), query, key, self.shown)
+    def offset(self, nth, query, key):
+        return offset_of(self.plot(nth).bounding_box(), query, key, self.shown)
 
     def hover(self, nth, query, key):
-        self.plot(nth).hover(position=self.place(nth, query, key))
+        self.plot(nth).hover(position=self.offset(nth, query, key))
         self.until_read(nth)
 
     def until_read(self, *nths):
@@ -131,7 +131,7 @@ def test_hover_is_read_in_both_cells_and_stays_in_the_browser(live):
 
 
 def test_a_click_pins_for_python_and_fetches_the_exact_number(live):
-    live.plot(1).click(position=live.place(1, 9, 10))
+    live.plot(1).click(position=live.offset(1, 9, 10))
     live.lab.until("list(explorer.selection.pinned or ())", [9, 10])
     exact = live.lab.ask("float(aw.attention(trace).matrix(0, 0)[9, 10])")
     live.until_exact(1)
@@ -209,7 +209,7 @@ def test_a_reload_restores_the_state_and_the_links(live):
 
 
 def test_link_joins_a_view_that_is_on_the_page(live):
-    live.lab.do("heads = aw.Heatmap(stranger)")  # keeps the stranger's own selection open
+    live.lab.do("heads = aw.Heatmap(stranger)")  # keeps the stranger's selection open
     assert live.lab.do("aw.link(explorer, other)")[0] == "ok"
     live.lab.do("explorer.selection.layer = 5")
     live.heatmap(2).locator(".aw-where").filter(has_text="layer 5").wait_for()
@@ -237,13 +237,13 @@ def test_views_follow_the_theme(live, screenshot):
 
 def test_a_dead_kernel_is_said_and_what_is_loaded_goes_on(live, screenshot):
     live.page.evaluate("() => window.jupyterapp.shell.currentWidget.sessionContext.shutdown()")
-    live.plot(1).click(position=live.place(1, 1, 1))
+    live.plot(1).click(position=live.offset(1, 1, 1))
     live.page.get_by_text(re.compile("No answer from a kernel")).first.wait_for()
     live.plot(1).focus()
     live.page.keyboard.press("End")
     live.layer_is("5")
     assert "pinned" in live.readout(0)
-    assert "≈" in live.readout(0)  # what is loaded is read; the exact row would need the kernel
+    assert "≈" in live.readout(0)  # loaded numbers are read; the exact row would need the kernel
     screenshot(live.page, "lab-dead.png")
 
 

@@ -102,7 +102,7 @@ def test_back_and_the_address_bar_work(page):
     first = said(page, 0, "layer 2")
     at(page, "view=2&layer=1&pin=3,1")
     said(page, 1, "pinned")
-    assert page.evaluate(STATE, 0) == before  # what the link before had moved is where the page opened
+    assert page.evaluate(STATE, 0) == before  # parts that the earlier link had moved are as the page opened
     page.go_back()
     said(page, 0, "pinned")
     assert page.evaluate(STATE, 0) == first
@@ -194,11 +194,13 @@ def test_a_notebook_copies_a_line_that_opens_the_same_view(lab):
     root = page.locator(".aw-root.aw-explorer")
     root.locator(".aw-heatmap .aw-cells").wait_for(timeout=90_000)
     address = page.url
-    lab.do("place = dict(method='rollout', unit='word', layer=3, head=5, pins=[(3, 1), (2, 2)], span=(1, 3))")
-    lab.do("selection = aw.Heatmap(trace).at(**place).selection; wanted = repr(selection)")
+    lab.do(
+        "opening = dict(method='rollout', unit='word', layer=3, head=5, pins=[(3, 1), (2, 2)], span=(1, 3))"
+    )
+    lab.do("selection = aw.Heatmap(trace).at(**opening).selection; wanted = repr(selection)")
     readouts = root.locator(".aw-footer .aw-readout")
     readouts.filter(has_text="pinned").first.wait_for()
-    settle(page)  # the other parts of the place have arrived, too
+    settle(page)  # the other parts of the opening have arrived, too
     code, told = copied(page, root)
     assert "a line of Python" in told
     assert re.fullmatch(r"aw\.Explorer\(trace, index_base=1\)\.at\(method='rollout', unit='word', .*\)", code)

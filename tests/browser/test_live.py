@@ -34,7 +34,7 @@ def page(open_page, tmp_path, traced):
 
 
 # All tokens of the page, without the space around them.
-WRITTEN = "[...document.querySelectorAll('.aw-tok')].map(one => one.innerText.trim()).join('')"
+WRITTEN = "[...document.querySelectorAll('.aw-tok')].map(el => el.innerText.trim()).join('')"
 
 
 def write(page, text):
@@ -53,8 +53,8 @@ def test_a_typed_text_is_shown_in_all_views(page, traced):
     page.get_by_label("back to “fadebcfadeb”").wait_for()
     expected = aw.trace(traced.model, traced.tokenizer, "abcdabcdab").predictions(1)[0]
     assert expected.label == "c"
-    for place in (".aw-live-said", ".aw-explorer .aw-chips", ".aw-view > .aw-predicts"):
-        result = page.locator(place).get_by_text(re.compile(r"^c\b"))
+    for part in (".aw-live-said", ".aw-explorer .aw-chips", ".aw-view > .aw-predicts"):
+        result = page.locator(part).get_by_text(re.compile(r"^c\b"))
         result.filter(visible=True).first.wait_for()
     page.wait_for_function(
         f"() => {WRITTEN}.split('abcdabcdab').length === 3"
@@ -149,7 +149,7 @@ def test_a_generating_model_continues_and_stops(open_page, tmp_path):
     page.wait_for_function(
         """() => {
           const isWriting = document.querySelector('.aw-live-text').value.length > 13;
-          const stop = [...document.querySelectorAll('button')].find((one) => one.innerText === 'Stop');
+          const stop = [...document.querySelectorAll('button')].find((el) => el.innerText === 'Stop');
           if (isWriting) stop?.click();
           return isWriting;
         }"""
@@ -187,7 +187,7 @@ def test_an_answer_about_a_typed_text_says_which_text_it_is_about(open_page, tmp
     )
     page = live_page(open_page, tmp_path / "live.html", [question])
     write(page, "abcdabcdab")
-    # The recorded text ends in a b as well: only its letters tell whether the typed one is drawn.
+    # The recorded text ends in a b as well: only its letters tell whether the typed text is drawn.
     page.wait_for_function(f"() => {WRITTEN}.includes('abcdabcdab')")
     # The line under the text and its colours are about the same row: that of the last letter.
     page.get_by_text(re.compile("what .*b.*reads")).first.wait_for()

@@ -55,10 +55,10 @@ def load(page):
     page.locator(".aw-live-about").get_by_text("Computed in this page").wait_for(timeout=120_000)
 
 
-def explained(page, trace, place):
-    """Explain an outcome of the shown text, and find what Python says of it."""
-    target = trace.predictions(place + 1)[place].id
-    page.locator(".aw-explorer .aw-chips .aw-chip").nth(place).click()
+def explained(page, trace, rank):
+    """Explain an outcome of the shown text, and find Python's findings about it."""
+    target = trace.predictions(rank + 1)[rank].id
+    page.locator(".aw-explorer .aw-chips .aw-chip").nth(rank).click()
     relevance = aw.lrp(trace, target=target)
     page.locator(".aw-explorer").get_by_text(findings_of(relevance)[0]).first.wait_for()
     return relevance
@@ -78,7 +78,7 @@ def knocked_out(page, trace):
 def test_a_model_beside_the_page_computes_as_python_does(open_page, course, served, traced, protocol):
     page = open_page(served if protocol == "http" else (course / "index.html").as_uri())
     line(page).get_by_text(re.compile(r"^zoo-alice-0, 0\.\d MB$")).wait_for()
-    # Nothing of the model is there before the reader wants it, and what was recorded is.
+    # The model is not there before the reader wants it; the recorded numbers are.
     names = "performance.getEntriesByType('resource').map(({ name }) => name).join()"
     assert "part-000" not in page.evaluate(names)
     page.locator(".aw-explorer .aw-chip").first.wait_for()
@@ -116,7 +116,7 @@ def test_a_damaged_part_is_named_and_loaded_again(open_page, served):
     line(page).get_by_text("part-000.js is damaged").wait_for()
     page.get_by_role("button", name="Try again").click()
     page.locator(".aw-live-about").get_by_text("Computed in this page").wait_for()
-    # Not the copy that the browser kept.
+    # Not the browser's cached copy.
     assert asked[0] != asked[1]
 
 

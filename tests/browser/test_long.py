@@ -1,4 +1,4 @@
-"""Views of long texts on the page: they open, move and say what is left out, with and without a kernel."""
+"""Views of long texts on the page: they open, move and name omissions, with and without a kernel."""
 
 from __future__ import annotations
 

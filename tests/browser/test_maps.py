@@ -30,7 +30,7 @@ def softmax(shape):
 
 
 def point(page, part, row, col, rows, cols):
-    """Point at a cell of a picture of rows x cols; return what the readout says."""
+    """Point at a cell of a picture of rows x cols; return the readout."""
     box = page.locator(part).bounding_box()
     page.mouse.move(
         box["x"] + (col + 0.5) * box["width"] / cols, box["y"] + (row + 0.5) * box["height"] / rows
@@ -164,7 +164,7 @@ def test_a_map_keeps_within_the_height_that_it_is_given(page_of):
     trace = aw.from_attentions(numbers, [f"token{i}" for i in range(14)])
     page = page_of(aw.Heatmap(trace, height=300), viewport={"width": 760, "height": 700})
     page.locator(".aw-plot[aria-busy=false]").wait_for()
-    footer, plot = (page.locator(place).bounding_box() for place in (".aw-footer", ".aw-plot"))
+    footer, plot = (page.locator(part).bounding_box() for part in (".aw-footer", ".aw-plot"))
     assert plot["y"] + plot["height"] <= footer["y"]
     assert page.locator(".aw-heatmap").bounding_box()["height"] == 300
 
@@ -180,7 +180,7 @@ def with_sink(count=6, window=None):
     rest = 0.1 + 0.1 * (np.arange(count) % 6)
     weights = np.where(compared, softmax((2, count, count)), 0)
     weights *= ((1 - rest) / weights.sum(axis=-1))[..., None]
-    # One weight of zero that is one.
+    # A row with all its weight on a single key.
     weights[:, 3, 2] = 0
     axis = aw.attention(aw.from_attentions(weights[None], words)).query
     shown = aw.results.MixingMap.lazy(

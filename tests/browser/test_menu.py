@@ -1,4 +1,4 @@
-"""The menu of methods in JupyterLab with a live kernel: what it greys, computes, waits for and stops."""
+"""The menu of methods in JupyterLab with a live kernel: it greys entries, computes, waits and stops."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from .lab import busy, choose, number, place
+from .lab import busy, choose, number, offset_of
 
 CELLS = (
     """import attnwidgets as aw
@@ -125,7 +125,7 @@ def test_the_keyboard_chooses_and_layers_are_computed_when_they_are_opened(menu)
     menu.root.get_by_text("tokens", exact=True).first.click()
     exact = menu.lab.ask("float(aw.value_zeroing(trace).matrix(5)[9, 10])")
     shown = range(1, menu.lab.ask("len(trace.tokens)") - 1)  # [CLS] and [SEP] stand apart
-    plot.click(position=place(plot.bounding_box(), 9, 10, shown))
+    plot.click(position=offset_of(plot.bounding_box(), 9, 10, shown))
     readout = menu.root.locator(".aw-footer .aw-readout")
     readout.filter(has_text=" = ").wait_for()
     assert number(readout.inner_text()) == pytest.approx(exact, rel=2e-3)

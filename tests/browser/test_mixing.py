@@ -1,4 +1,4 @@
-"""The page of a hybrid: its blocks carry their kinds, and a strip beneath the text shows what they forget."""
+"""The page of a hybrid: its blocks carry their kinds, and a strip beneath the text shows their decay."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def plain(words):
 
 
 def ends_of(row):
-    """The smallest and the largest number of a row as printed; one of equal ones."""
+    """The smallest and the largest number of a row as printed; the first of equal numbers."""
     return list(dict.fromkeys(f"{end:.2f}" for end in (row.min(), row.max())))
 
 
@@ -85,7 +85,7 @@ def test_a_block_without_heads_is_not_called_a_head(page_of):
     assert "share of the length of what each token adds" in legend.get_attribute("title")
     assert page.locator(".aw-headgrid .aw-title").inner_text() == "4 heads, 2 layers"
     assert not page.locator(".aw-forget").is_visible()  # no block of this model forgets
-    # The one map of a block takes the room of all heads, and can be chosen anywhere in it.
+    # The single map of a block takes the room of all heads, and can be chosen anywhere in it.
     plot = page.locator(".aw-grid-plot")
     box = plot.bounding_box()
     plot.click(position={"x": 0.9 * box["width"], "y": box["height"] / 6})

@@ -67,7 +67,7 @@ def test_a_converted_notebook_answers_without_a_kernel(page_file, open_page, scr
     plot.click()
     page.mouse.move(1, 1)
     readouts.nth(0).filter(has_text=re.compile(r"\d\.\d")).wait_for()
-    # Nobody makes what was not made: after a while the menu says so.
+    # Nobody computes the missing maps: after a while the menu says so.
     choose(page, "method", "value zeroing")
     page.get_by_text(re.compile("No answer from a kernel")).first.wait_for()
     page.get_by_role("combobox", name="method").click()

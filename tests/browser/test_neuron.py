@@ -41,7 +41,7 @@ def number(text):
 
 
 def values(root):
-    """The pair's number at every step that has one."""
+    """The pair's number at every step with a number."""
     return {
         step.locator("input").get_attribute("value"): number(step.locator("b").inner_text())
         for step in root.locator(".aw-segment").all()

@@ -1,4 +1,4 @@
-"""Notebook 7: what it does differently from JupyterLab is to take keys before a view sees them."""
+"""Notebook 7: unlike JupyterLab it takes keys before a view sees them."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ import attnwidgets as aw
 from attnwidgets.intervene.preview import preview
 
 from .checks import BLANK, CLIPPED, OVERLAPS
-from .lab import Lab, number, place
+from .lab import Lab, number, offset_of
 from .pages import OPEN
 from .settling import settle
 from .webdriver import BROWSERS, Page, missing
@@ -41,7 +41,7 @@ AFTER = """selector => [...document.querySelectorAll(selector)].map(chip =>
 
 @pytest.fixture(scope="module", params=BROWSERS)
 def kind(request, browsers_seen):
-    """One browser after the other."""
+    """Each browser in turn."""
     kind = BROWSERS[request.param]
     why = missing(kind)
     if why:
@@ -66,7 +66,7 @@ def open_in(kind, tmp_path_factory, browsers_seen):
     errors, outside = [], []
     for page in opened:
         outside += page.evaluate(OUTSIDE)
-        # JupyterLab has errors of its own; the code of views in it comes from a blob.
+        # JupyterLab has other errors; the code of views in it comes from a blob.
         is_lab = page.evaluate("'jupyterapp' in window")
         errors += [line for line in page.errors() if not is_lab or re.search("blob:|widget", line)]
         OPEN.remove((page, page))
@@ -273,7 +273,7 @@ def test_cells_of_a_notebook_are_linked_with_each_other_and_with_python(live, sc
     page = live.page
     plot = f"{OUTPUT} .jp-OutputArea-output > * > .aw-heatmap .aw-plot, {OUTPUT} .aw-root.aw-heatmap .aw-plot"
     shown = range(1, live.ask("len(trace.tokens)") - 1)  # [CLS] and [SEP] stand apart
-    page.click(plot, position=place(page.box(plot), 3, 4, shown))
+    page.click(plot, position=offset_of(page.box(plot), 3, 4, shown))
     live.until("list(explorer.selection.pinned or ())", [3, 4])
     page.mouse.move(1, 1)
     exact = live.ask("float(aw.attention(trace).matrix(0, 0)[3, 4])")

@@ -1,4 +1,4 @@
-"""Predictions and filters with a kernel: texts are written when asked for; Python knows what was chosen."""
+"""Predictions and filters with a kernel: texts are written when asked for; Python knows the choice."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def test_texts_are_written_with_the_probabilities_python_gives(opened, lab, scre
     panel.get_by_role("button", name="write").click()
     written = panel.locator(".aw-written li")
     written.first.wait_for(timeout=60_000)
-    (text,) = lab.ask("[one.text for one in aw.continuations(trace, max_new_tokens=4)]")
+    (text,) = lab.ask("[item.text for item in aw.continuations(trace, max_new_tokens=4)]")
     assert written.locator("bdi").inner_text().replace("↵", "\n") == text
     panel.get_by_label("how", exact=True).select_option("beam")
     panel.get_by_label("how many").fill("2")
     panel.get_by_role("button", name="write").click()
     written.nth(1).wait_for(timeout=60_000)
-    texts = lab.ask("[one.text for one in aw.continuations(trace, 'beam', 2, max_new_tokens=4)]")
+    texts = lab.ask("[item.text for item in aw.continuations(trace, 'beam', 2, max_new_tokens=4)]")
     assert [text.replace("↵", "\n") for text in written.locator("bdi").all_inner_texts()] == texts
     screenshot(opened, "continuations.png")
 

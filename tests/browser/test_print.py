@@ -1,4 +1,4 @@
-"""Views on paper: the browser's own settings, A4, a light and a dark page."""
+"""Views on paper: the browser's settings, A4, a light and a dark page."""
 
 from __future__ import annotations
 

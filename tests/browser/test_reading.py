@@ -1,4 +1,4 @@
-"""Every view for readers with a keyboard, large text, or colours of their own."""
+"""Every view for readers with a keyboard, large text, or their colours."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ FOCUS = """() => {
   let list = el.parentElement;
   while (list !== root && list.scrollHeight <= list.clientHeight + 1) list = list.parentElement;
   const [inside, down] = [[...root.querySelectorAll("*")].indexOf(list), list.scrollTop];
-  const seen = [el, el.closest("label")].some((one) => one && getComputedStyle(one).outlineStyle !== "none"
-    && parseFloat(getComputedStyle(one).outlineWidth) > 0);
+  const seen = [el, el.closest("label")].some((node) => node && getComputedStyle(node).outlineStyle !== "none"
+    && parseFloat(getComputedStyle(node).outlineWidth) > 0);
   const name = `${el.localName}.${el.className} ${el.ariaLabel ?? el.textContent.slice(0, 20)}`;
   const view = [...document.querySelectorAll(".aw-root")].indexOf(root);
   return { view, name, left, right, top, bottom, inside, down, seen };
 }"""
 
-# Text whose colour is too near to what lies behind it. A token's fill lies beside it.
+# Text whose colour is too near to its background. A token's fill lies beside it.
 INVISIBLE = """() => {
   const pen = Object.assign(document.createElement("canvas"), { width: 1, height: 1 })
     .getContext("2d", { willReadFrequently: true });
@@ -58,36 +58,36 @@ INVISIBLE = """() => {
     .filter((el) => !el.closest(".aw-tok, .aw-sr, svg, :disabled"))
     .filter((el) => el.checkVisibility({ visibilityProperty: true }))
     .flatMap((el) => {
-      const [one, two] = [getComputedStyle(el).color, behind(el)].map(light);
-      const contrast = (Math.max(one, two) + 0.05) / (Math.min(one, two) + 0.05);
+      const [ink, ground] = [getComputedStyle(el).color, behind(el)].map(light);
+      const contrast = (Math.max(ink, ground) + 0.05) / (Math.min(ink, ground) + 0.05);
       return contrast < 3 ? [`${el.className}: ${el.textContent.slice(0, 20)}: ${contrast.toFixed(1)}`] : [];
     });
 }"""
 
-# The classes of bars, whose lengths say numbers, that can be told from what lies behind them.
+# The classes of bars, whose lengths say numbers, that stand out from their background.
 BARS = """() => [...new Set([...document.querySelectorAll(".aw-root [style]")]
   .filter((el) => /%/.test(el.style.width + el.style.height) && el.getBoundingClientRect().width >= 1
     && el.getBoundingClientRect().height >= 1 && el.childElementCount === 0 && el.localName !== "canvas")
   .filter((el) => {
-    const [own, under] = [el, el.parentElement].map((one) => getComputedStyle(one).backgroundColor);
-    return own !== under && !/, 0\\)$|transparent/.test(own);
+    const [fill, under] = [el, el.parentElement].map((node) => getComputedStyle(node).backgroundColor);
+    return fill !== under && !/, 0\\)$|transparent/.test(fill);
   })
   .map((el) => `${el.parentElement.className} > ${el.className}`))].sort()"""
 
-# What is chosen beside others of its kind, and looks like them.
+# Chosen elements that look like others of their kind.
 ALIKE = """() => {
   const look = (el) => {
     const { outlineStyle, outlineColor, borderColor, backgroundColor, color } = getComputedStyle(el);
     return [outlineStyle, outlineColor, borderColor, backgroundColor, color].join("; ");
   };
-  const found = [];
+  const alike = [];
   for (const state of ["aria-pressed", "aria-selected"])
     for (const el of document.querySelectorAll(`.aw-root [${state}="true"]:not(.aw-tok)`)) {
       const others = [...document.querySelectorAll(`.aw-root [${state}="false"]`)]
         .filter((other) => other.className === el.className && other.checkVisibility());
-      if (el.checkVisibility() && others.some((other) => look(other) === look(el))) found.push(el.className);
+      if (el.checkVisibility() && others.some((other) => look(other) === look(el))) alike.push(el.className);
     }
-  return found;
+  return alike;
 }"""
 
 # Controls of toolbar and footer that stand outside their view.
@@ -95,15 +95,15 @@ OUTSIDE = """() => [...document.querySelectorAll(
     ".aw-root > :is(.aw-toolbar, .aw-footer) :is(button, input, select)")]
   .filter((el) => el.checkVisibility() && !el.closest(".aw-menu, [popover]"))
   .filter((el) => {
-    const [box, root] = [el, el.closest(".aw-root")].map((one) => one.getBoundingClientRect());
+    const [box, root] = [el, el.closest(".aw-root")].map((node) => node.getBoundingClientRect());
     return box.left < root.left - 1 || box.right > root.right + 1;
   }).map((el) => `${el.closest(".aw-root").className}: ${el.className}`)"""
 
 
 # Every view is drawn, as far as it can be without a kernel.
 DRAWN = """() => {
-  const places = [...document.querySelectorAll(".aw-view")];
-  return places.every((place) => place.querySelector(".aw-root > *"))
+  const views = [...document.querySelectorAll(".aw-view")];
+  return views.every((view) => view.querySelector(".aw-root > *"))
     && !document.querySelector(".aw-view [aria-busy=true]");
 }"""
 
@@ -139,42 +139,42 @@ def all_of(open_page, path):
 
 
 def tabbed(page):
-    """Return where the focus is after every press of Tab, until it comes back to the first place."""
-    places = []
+    """Return where the focus is after every press of Tab, until it comes back to the first element."""
+    stops = []
     for _ in range(600):
         page.keyboard.press("Tab")
-        place = page.evaluate(FOCUS)
-        if places and place == places[0]:
-            return places
-        if place is not None:
-            places.append(place)
+        stop = page.evaluate(FOCUS)
+        if stops and stop == stops[0]:
+            return stops
+        if stop is not None:
+            stops.append(stop)
     raise AssertionError("the focus does not come back")
 
 
-def goes_back(one, two):
+def goes_back(first, second):
     """Whether the second element stands before the first one, read in rows, or in columns of rows.
 
-    A list that scrolls moves what has the focus into sight: places in it are those in the whole list.
+    A list that scrolls moves the focus into sight: positions in it are those in the whole list.
     """
-    if one["inside"] == two["inside"]:
-        one, two = (
-            {**place, "top": place["top"] + place["down"], "bottom": place["bottom"] + place["down"]}
-            for place in (one, two)
+    if first["inside"] == second["inside"]:
+        first, second = (
+            {**stop, "top": stop["top"] + stop["down"], "bottom": stop["bottom"] + stop["down"]}
+            for stop in (first, second)
         )
-    shared = min(one["bottom"], two["bottom"]) - max(one["top"], two["top"])
-    height = min(one["bottom"] - one["top"], two["bottom"] - two["top"])
+    shared = min(first["bottom"], second["bottom"]) - max(first["top"], second["top"])
+    height = min(first["bottom"] - first["top"], second["bottom"] - second["top"])
     if shared > height / 2:
-        return two["right"] <= one["left"] + 1
-    return two["bottom"] <= one["top"] + 1 and two["left"] < one["right"] - 1
+        return second["right"] <= first["left"] + 1
+    return second["bottom"] <= first["top"] + 1 and second["left"] < first["right"] - 1
 
 
 @pytest.mark.parametrize("width", [1200, 480])
 def test_tab_goes_through_every_view_as_it_is_read_and_is_seen(all_of, views, width):
     page = all_of(viewport={"width": width, "height": 900}, forced_colors="active")
-    places = tabbed(page)
-    assert {position["view"] for position in places} == set(range(len(views)))
-    assert [place["name"] for place in places if not place["seen"]] == []
-    pairs = [(item, two) for item, two in pairwise(places) if item["view"] == two["view"]]
+    stops = tabbed(page)
+    assert {stop["view"] for stop in stops} == set(range(len(views)))
+    assert [stop["name"] for stop in stops if not stop["seen"]] == []
+    pairs = [(item, two) for item, two in pairwise(stops) if item["view"] == two["view"]]
     assert [(item["name"], two["name"]) for item, two in pairs if goes_back(item, two)] == []
 
 

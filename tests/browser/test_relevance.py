@@ -1,4 +1,4 @@
-"""Relevance on the page: a click on a prediction asks the kernel, layers by tokens, and what it sums to."""
+"""Relevance on the page: a click on a prediction asks the kernel, layers by tokens, and the sum."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_a_click_makes_a_prediction_the_target_and_shift_the_foil(asked, lab, sc
 
 def test_the_keyboard_does_the_same(asked, lab):
     outcome(asked, "negative").focus()
-    lab.page.keyboard.press("Shift+Enter")  # rather than it: what is predicted, contrasted
+    lab.page.keyboard.press("Shift+Enter")  # rather than it: the prediction, contrasted
     title(asked).get_by_text("AttnLRP for 'positive' rather than 'negative'", exact=True).wait_for()
     lab.until(ASKED, ["lrp@1-0", [1, "positive"], [0, "negative"]])
     outcome(asked, "positive").focus()
@@ -172,7 +172,7 @@ def test_rows_are_states_and_sums_are_a_click_away(page_of):
     assert "(sum of the tokens)" not in root.inner_text()
     line.get_by_role("button", name="Details").click()
     assert f"{total:.4g} (sum of the tokens)" in line.inner_text()
-    # The text is the first row; a click on another shows that one, and the outline goes with it.
+    # The text is the first row; a click on another shows that row, and the outline goes with it.
     plot = root.locator(".aw-layermap .aw-plot")
     box = plot.bounding_box()
     page.keyboard.press("Escape")
@@ -198,7 +198,7 @@ def test_a_page_shows_it_and_explains_every_prediction(page_of_it, open_page, sc
     title(root).get_by_text("AttnLRP for 'negative'").wait_for()
     outcome(root, "negative").click()  # explained no more
     title(root).get_by_text("attention", exact=True).wait_for()
-    outcome(root, "positive").click()  # what is in the page is shown again
+    outcome(root, "positive").click()  # numbers of the page are shown again
     title(root).get_by_text("AttnLRP for 'positive'").wait_for()
     screenshot(page, f"relevance-{scheme}-{width}.png", full_page=True)
 

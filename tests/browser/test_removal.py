@@ -1,4 +1,4 @@
-"""RemovalView on a page: the slider plays without a kernel, and what needs one says so."""
+"""RemovalView on a page: the slider plays without a kernel, and parts that need a kernel say so."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def trace():
 
 
 @pytest.fixture(scope="module")
-def found(trace):
+def attributions(trace):
     values = np.random.default_rng(2).normal(size=len(trace.axes()[0]))
     return aw.results.Attributions(values, axis=trace.axes()[0], trace_id=trace.id, method="made")
 
 
 @pytest.fixture
-def page(trace, found, page_of, request):
-    page = page_of(aw.RemovalView(trace, found), **getattr(request, "param", {}))
+def page(trace, attributions, page_of, request):
+    page = page_of(aw.RemovalView(trace, attributions), **getattr(request, "param", {}))
     page.locator(".aw-removal .aw-point").wait_for(state="attached")
     return page
 
@@ -43,18 +43,20 @@ def step(page, key, times=1):
         page.keyboard.press(key)
 
 
-def test_the_slider_takes_tokens_away_in_the_order_of_the_explanation(page, trace, found):
+def test_the_slider_takes_tokens_away_in_the_order_of_the_explanation(page, trace, attributions):
     order = [
-        i for i in np.argsort(-found.values, kind="stable") if not trace.axes()[0].units["token"].special[i]
+        i
+        for i in np.argsort(-attributions.values, kind="stable")
+        if not trace.axes()[0].units["token"].special[i]
     ]
     curve = aw.evaluate.faithfulness(
         trace,
-        found,
+        attributions,
         removal=aw.evaluate.Removal("mask", thresholds=[k / len(order) for k in range(4)]),
         metrics="deletion",
     ).of("made")[0, 0]
     told = page.locator(".aw-chart-told").text_content()
-    assert told.startswith("without \u2068“"), "it opens on what one token does"
+    assert told.startswith("without \u2068“"), "it opens on the effect of a single token"
     assert "points" in told
     assert struck(page) == [trace.tokens[order[0]]]
     height = page.locator(".aw-removal").bounding_box()["height"]
@@ -112,15 +114,15 @@ def test_on_a_page_other_operators_say_that_they_need_a_kernel(page, screenshot)
 def test_a_map_says_which_rows_it_reads_and_what_a_page_lacks_needs_a_kernel(trace, page_of):
     page = page_of(aw.RemovalView(trace, units=["token"]))
     page.locator(".aw-removal .aw-point").wait_for(state="attached")
-    place = page.locator(".aw-removal .aw-where")
-    assert "mean over its rows" in place.inner_text()
+    where = page.locator(".aw-removal .aw-where")
+    assert "mean over its rows" in where.inner_text()
     page.locator(".aw-removal .aw-tok", has_text="cat").first.click()
     page.get_by_text("not in this file; it needs a running kernel").first.wait_for()
     page.locator(".aw-removal .aw-tok", has_text="cat").first.click()
     page.locator(".aw-removal-grid:not([data-old])").wait_for()
 
 
-def test_at_760_the_order_is_one_click_away_and_a_row_moves_the_slider(page, trace, found):
+def test_at_760_the_order_is_one_click_away_and_a_row_moves_the_slider(page, trace, attributions):
     page.set_viewport_size({"width": 780, "height": 700})
     rows = page.locator(".aw-removal-row")
     rows.first.wait_for(state="hidden")
@@ -148,8 +150,8 @@ def test_in_an_explorer_nothing_is_asked_while_the_panel_is_away(trace, page_of)
     choose(page, "other panels", "what if tokens were removed")
     panel = page.locator("[data-of=RemovalView]")
     panel.locator(".aw-point").wait_for(state="attached")
-    place = panel.locator(".aw-where")
-    assert "layer 0" in place.inner_text()
+    where = panel.locator(".aw-where")
+    assert "layer 0" in where.inner_text()
     page.locator(".aw-tab", has_text="what if tokens").wait_for()
     choose(page, "other panels", "in words")
     settle(page)  # the panel hears in the next frame that it is out of sight
@@ -157,6 +159,8 @@ def test_in_an_explorer_nothing_is_asked_while_the_panel_is_away(trace, page_of)
     page.keyboard.press("End")
     page.locator(".aw-explorer .aw-heatmap", has_text=re.compile("head [1-9]")).first.wait_for()
     settle(page)
-    assert "layer 0" in place.text_content()
+    assert "layer 0" in where.text_content()
     choose(page, "other panels", "what if tokens were removed")
-    panel.get_by_text("not in this file; it needs a running kernel").wait_for()  # asked now, and not held
+    panel.get_by_text(
+        "not in this file; it needs a running kernel"
+    ).wait_for()  # asked now, and not in the file

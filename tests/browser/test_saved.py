@@ -47,7 +47,7 @@ def test_a_figure_has_the_colours_of_the_page(minilm, open_page, tmp_path):
         [image] = figure.axes[0].images
         drawn = np.asarray(image.to_rgba(image.get_array()))
         masked = np.ma.getmaskarray(image.get_array())
-        assert (masked != left_out).mean() <= 0.02  # what is next to the limit, and a byte a value
+        assert (masked != left_out).mean() <= 0.02  # pixels next to the limit, and a byte a value
         difference = np.abs(255 * drawn[..., :3] - seen)[~left_out & ~masked]
         # A byte a value: neighbouring colours, where a logarithm does not spread the smallest of them.
         assert np.quantile(difference, 0.9) < 8

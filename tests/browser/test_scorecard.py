@@ -77,7 +77,7 @@ def test_a_value_is_read_with_its_interval_by_keys_and_by_the_pointer(page, card
     page.mouse.click(box["x"] + 60, box["y"] + 50)
     page.mouse.move(0, 0)
     assert readout.inner_text().startswith("alti")
-    assert "share 0.01" in readout.inner_text(), "a click pins the place"
+    assert "share 0.01" in readout.inner_text(), "a click pins the point"
     assert page.locator(".aw-scores").bounding_box()["height"] == height <= 560
     assert (
         "undefined: attention ranks nothing" in page.locator(".aw-scores-scroll > .aw-warning").inner_text()
@@ -89,7 +89,7 @@ def test_methods_hide_and_stand_alone_and_baselines_stay(page):
     chip.click()
     assert sorted(lines(page)) == ["attention", "lrp", "oracle", "random"]
     assert "alti" not in rows(page)
-    chip.dblclick()  # Playwright counts its clicks by itself, whenever the last one was
+    chip.dblclick()  # Playwright counts its clicks by itself, whenever the last was
     assert sorted(lines(page)) == ["alti", "oracle", "random"]
     chip.dblclick()
     assert sorted(lines(page)) == sorted(METHODS)

@@ -37,9 +37,9 @@ def at(plot, row, col, rows=TOKENS, cols=TOKENS):
     return box["x"] + (col + 0.5) * box["width"] / cols, box["y"] + (row + 0.5) * box["height"] / rows
 
 
-def click(page, place, key="Shift"):
+def click(page, point, key="Shift"):
     page.keyboard.down(key)
-    page.mouse.click(*place)
+    page.mouse.click(*point)
     page.keyboard.up(key)
 
 
@@ -57,7 +57,7 @@ def tokens(page, name):
 
 
 def outlines(root):
-    """The number of lines around what is chosen in a picture."""
+    """The number of lines around the chosen cells of a picture."""
     drawn = root.evaluate(DRAWN)
     return drawn[1].count("M") if drawn else 0
 
@@ -85,7 +85,7 @@ def test_a_drag_pins_the_cells_it_covers_but_not_too_many(page, trace):
     heatmap = page.locator(".aw-heatmap")
     plot = heatmap.locator(".aw-plot")
     drag(page, at(plot, 4, 5), at(plot, 2, 3))
-    assert outlines(heatmap) == 12  # one outline around three by three
+    assert outlines(heatmap) == 12  # a single outline around three by three
     assert tokens(page, "aw-tok-chosen") == [2, 3, 4]
     page.mouse.move(*at(plot, 1, 1))
     page.mouse.down()
@@ -165,7 +165,7 @@ def test_all_of_it_works_with_keys(page):
 @pytest.mark.parametrize("make", [aw.views.CompareView, aw.views.LayerProfile])
 def test_a_span_without_a_side_is_drawn_in_comparisons_linked_with_maps(demo_trace, page_of, make):
     view = make([aw.attention(demo_trace), aw.rollout(demo_trace)])
-    # The map was there first: without a side, the span is one of queries.
+    # The map was there first: without a side, the span is of queries.
     view.selection.span = (2, 4)
     page = page_of(aw.Heatmap(demo_trace), view)
     page.locator(".aw-strip .aw-in-span").first.wait_for()
@@ -227,7 +227,7 @@ def test_in_a_notebook_all_of_it_arrives_in_python_and_comes_back(lab):
     assert lab.ask("chosen.pinned") == [5, 6]
     drag(page, at(plot, 7, 1), at(plot, 8, 2))
     lab.until("chosen.pins", [[7, 1], [7, 2], [8, 1], [8, 2]])
-    assert lab.ask("saved") == ["pins"] * 3  # one message each, nothing while dragging
+    assert lab.ask("saved") == ["pins"] * 3  # a message each, nothing while dragging
     click(page, at(heads, 2, 3, 3, 4))
     lab.until("chosen.heads", [[0, 0], [2, 3]])
     drag(page, at(heads, 0, 1, 3, 4), at(heads, 1, 1, 3, 4))
@@ -257,13 +257,13 @@ def test_a_shift_click_and_a_drag_choose_in_other_views(demo_trace, page_of, kin
     count = len(demo_trace.tokens)
     shape = (count, 1) if kind is aw.NeuronView else (1, count)
 
-    def place(i):
+    def point(i):
         return at(plot, *((i, 0) if kind is aw.NeuronView else (0, i)), *shape)
 
-    page.mouse.click(*place(2))
-    click(page, place(4))
+    page.mouse.click(*point(2))
+    click(page, point(4))
     assert outlines(root) == 2 * 4
-    drag(page, place(5), place(3))
+    drag(page, point(5), point(3))
     page.wait_for_function("() => document.querySelectorAll('.aw-strip .aw-in-span').length === 3")
     assert tokens(page, "aw-in-span") == [3, 4, 5]
     assert root.evaluate(DRAWN)[2].count("M") == 1

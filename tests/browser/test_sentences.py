@@ -35,8 +35,8 @@ def chosen(page):
 
 @pytest.fixture
 def page(page_of):
-    one = shown()
-    page = page_of(aw.views.SentenceView(one), aw.Heatmap(one))
+    sentences = shown()
+    page = page_of(aw.views.SentenceView(sentences), aw.Heatmap(sentences))
     page.locator(".aw-sentence-arc").first.wait_for(state="attached")
     return page
 

@@ -1,4 +1,4 @@
-"""A page has settled when its own frames and short timers are done; no request leaves this machine."""
+"""A page has settled when its frames and short timers are done; no request leaves this machine."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def test_it_is_read_by_pointer_and_keys(result, page_of):
     )
     page.keyboard.press("ArrowDown")
     settle(page)
-    # A page holds what was written, and offers nothing else.
+    # A page holds the written text, and offers nothing else.
     assert first.locator(".aw-source-without").is_hidden()
     page.keyboard.press("ArrowLeft")
     settle(page)
@@ -167,7 +167,7 @@ def test_a_picture_has_a_copy_for_each_word_that_rests_on_it(page_of):
     settle(page)
     assert root.locator(".aw-source-picture[aria-selected=true] b").inner_text() == "middle"
     assert pin.evaluate("e => [e.style.left, e.style.visibility]") == ["0%", "visible"]
-    # A page holds what was written without the circle, and nothing else.
+    # A page holds the text that was written without the circle, and nothing else.
     assert root.locator(".aw-source-without").is_hidden()
     root.locator(".aw-source-pictures").focus()
     page.keyboard.press("Home")

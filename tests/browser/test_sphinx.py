@@ -63,7 +63,7 @@ view.selection.layer = 1
 print("not shown")
 ```
 """
-LIMIT = 1_000_000  # bytes of a page, without what all pages share
+LIMIT = 1_000_000  # bytes of a page, without files that all pages share
 
 
 @pytest.fixture(scope="module")
@@ -94,8 +94,8 @@ def opened(open_page, address, **options):
 
 def drawn(page):
     """Wait until every view of a page is drawn."""
-    for place in page.locator(".aw-view").all():
-        place.locator(".aw-root > *").first.wait_for(state="attached")
+    for view in page.locator(".aw-view").all():
+        view.locator(".aw-root > *").first.wait_for(state="attached")
     page.wait_for_function("() => !document.querySelector('.aw-view [aria-busy=true]')")
     settle(page)
 
@@ -117,8 +117,8 @@ def check_pages(open_page, folder):
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), name
         assert all(url.startswith("file:") for url in used), name
         paths = {Path(unquote(urlsplit(url).path)) for url in used}
-        own = [path for path in paths if "_static" not in path.parts and path.is_file()]
-        assert sum(path.stat().st_size for path in own) < LIMIT, name
+        files = [path for path in paths if "_static" not in path.parts and path.is_file()]
+        assert sum(path.stat().st_size for path in files) < LIMIT, name
         page.close()
 
 
@@ -148,9 +148,9 @@ def test_a_pin_in_one_view_is_seen_in_the_other(site, open_page, screenshot):
 def test_views_of_a_notebook_stand_where_it_shows_them(site, open_page, screenshot):
     page = opened(open_page, (site / "notebook.html").as_uri())
     screenshot(page, "sphinx-notebook.png", full_page=True)
-    kinds = """places => {
+    kinds = """views => {
         const {models} = JSON.parse(document.getElementById('aw-state').textContent);
-        return places.map((place) => models[place.dataset.model].view);
+        return views.map((view) => models[view.dataset.model].view);
     }"""
     shown = page.locator("article .aw-view").evaluate_all(kinds)
     assert shown == ["Heatmap", "TokenStrip", "LayerSlider"]  # and no grid, which no cell shows

@@ -8,7 +8,7 @@ import pytest
 
 import attnwidgets as aw
 
-from .lab import place, shares
+from .lab import offset_of, shares
 from .settling import settle
 
 TEXT, OTHER = "fadebcfadeb", "gabhgab"
@@ -49,14 +49,14 @@ def reads(live, text):
 
 
 def value_at(live, tokens, query, key):
-    """What the linked map says of a cell; the first token stands apart."""
+    """The linked map's readout of a cell; the first token stands apart."""
     view = live.locator(".aw-root.aw-heatmap").last
     plot = view.locator(".aw-plot[aria-busy=false]")
     plot.wait_for()
     shown = list(range(1, len(tokens)))
     box = plot.bounding_box()
     live.mouse.move(0, 0)
-    plot.hover(position=place(box, query, key, shown))
+    plot.hover(position=offset_of(box, query, key, shown))
     settle(live)  # before that, the readout may still be that of the pin
     # The exact row is computed where the pointer rests; a pin is read before it.
     exact = re.compile(r" = ([\d.e-]+)\s*$")
@@ -91,7 +91,7 @@ def test_a_head_is_knocked_out_without_a_kernel(live, trace, screenshot):
     assert "c" in result
     # All that is shown: which of equally probable tokens are among the first is not the same in both.
     for label, shares_of in result.items():
-        assert shares_of == pytest.approx([100 * one[label] for one in wanted], abs=0.1)
+        assert shares_of == pytest.approx([100 * label_shares[label] for label_shares in wanted], abs=0.1)
     live.keyboard.press("k")
 
 

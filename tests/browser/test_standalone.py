@@ -9,7 +9,7 @@ import pytest
 
 import attnwidgets as aw
 
-from .lab import choose, number, place
+from .lab import choose, number, offset_of
 from .settling import settle
 
 NASTY = [
@@ -45,7 +45,7 @@ def drawn(page):
 def cell(heatmap, query, key, shown):
     """Page position of a cell of a heatmap of these elements."""
     box = heatmap.locator(".aw-plot").first.bounding_box()
-    at = place(box, query, key, shown)
+    at = offset_of(box, query, key, shown)
     return box["x"] + at["x"], box["y"] + at["y"]
 
 
@@ -130,8 +130,8 @@ def test_units_and_methods_change_in_the_page(address, open_page):
 
 def test_linked_views_share_a_pin_and_others_do_not(page_of):
     numbers = np.random.default_rng(0).dirichlet(np.ones(6), (2, 2, 6))
-    one, two = (aw.from_attentions(numbers, list("abcdef")) for _ in range(2))
-    page = drawn(page_of(aw.Heatmap(one), aw.Heatmap(aw.rollout(one)), aw.Heatmap(two)))
+    first, second = (aw.from_attentions(numbers, list("abcdef")) for _ in range(2))
+    page = drawn(page_of(aw.Heatmap(first), aw.Heatmap(aw.rollout(first)), aw.Heatmap(second)))
     plots = [page.locator(".aw-heatmap").nth(i) for i in range(3)]
     plots[0].scroll_into_view_if_needed()
     page.mouse.click(*cell(plots[0], 2, 4, range(6)))
@@ -168,7 +168,7 @@ def test_what_is_not_in_the_file_says_so(page_of, open_page, tmp_path):
     plot.focus()
     page.keyboard.press("End")
     page.locator(".aw-heatmap").get_by_text(re.compile("not in this file")).first.wait_for()
-    page.keyboard.press("Home")  # and what is there still works
+    page.keyboard.press("Home")  # and the loaded maps still work
     drawn(page)
     page.mouse.move(*cell(page.locator(".aw-heatmap"), 5, 5, range(160)))
     assert "≈" in page.locator(".aw-readout").inner_text()
@@ -221,7 +221,7 @@ def test_a_damaged_page_says_so(open_page, tmp_path, name, message):
         page.keyboard.press("End")
     page.get_by_text(message).first.wait_for()
     is_drawn = page.locator(".aw-heatmap canvas").count() > 0
-    assert is_drawn == (name == "aw-tiles-store0"), "what can be read is drawn"
+    assert is_drawn == (name == "aw-tiles-store0"), "readable maps are drawn"
 
 
 @pytest.mark.parametrize("width", [1100, 420])
@@ -264,7 +264,7 @@ def test_thumbnails_that_did_not_come_first_are_fetched(page_of):
 
 
 UNITS = ("token", "word")
-# How many streams were inflated, and how long what came out is.
+# How many streams were inflated, and the bytes that came out.
 COUNTED = """window.inflated = [];
 const Stream = window.DecompressionStream;
 window.DecompressionStream = function (format) {

@@ -1,4 +1,4 @@
-"""What a view shows in place of its picture: on its way, failed, without a kernel; as high as the picture."""
+"""A view's states without its picture: on its way, failed, without a kernel; as high as the picture."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.views.every import every_view, make
 from .settling import after
 from .stage import play
 
-WAITS = 600  # milliseconds until what takes long is said
+WAITS = 600  # milliseconds until a slow answer is announced
 GONE = 9000  # until nobody is expected to answer
 ASKS = (
     "CompareView",
@@ -81,7 +81,7 @@ def test_the_height_is_the_same_whatever_the_kernel_does(stage, made_view, scree
     assert len(set(heights.values())) == 1, heights
 
 
-NEAR = {"Heatmap": 120, "LayerSlider": 1, "TokenStrip": 20}  # px; the others have a height of their own
+NEAR = {"Heatmap": 120, "LayerSlider": 1, "TokenStrip": 20}  # px; the others differ
 
 
 @pytest.mark.parametrize("name", every_view())
@@ -162,7 +162,7 @@ def test_controls_that_need_the_kernel_do_nothing_without_it_and_say_why(stage, 
 def test_a_hint_says_what_to_try_until_the_first_click(stage, made_view, name):
     root = play(stage, made_view(name), cold=False)
     hint = root.locator(".aw-hint")
-    assert hint.count() == 1  # none in a view inside this one
+    assert hint.count() == 1  # none in a view inside this view
     assert 10 < len(hint.inner_text()) <= 50
     root.locator("> .aw-toolbar").click(position={"x": 2, "y": 2})
     stage.mouse.move(0, 0)

@@ -39,7 +39,7 @@ def test_a_piece_of_the_text_is_found_by_keyboard(minilm, page_of):
     page.keyboard.press("Shift+Enter")
     assert count.inner_text() == "3 of 3"
     page.get_by_label("find in the text", exact=True).fill("enceph")
-    assert count.inner_text() == "1 of 1"  # over the pieces of one word
+    assert count.inner_text() == "1 of 1"  # over the pieces of a word
     page.keyboard.press("Escape")
     assert page.evaluate("document.activeElement.textContent") == "##ence"
     page.keyboard.press("Enter")
@@ -100,7 +100,7 @@ def test_a_text_from_right_to_left_is_laid_out_and_walked_so(page_of):
     tokens.nth(1).focus()
     page.keyboard.press("ArrowLeft")  # the next word is to the left
     assert page.evaluate("document.activeElement.textContent") == "הזה"
-    # A marker keeps its own order: "<" is left of "s".
+    # A marker stays in its order: "<" is left of "s".
     inside = """(token, i) => {
       const range = document.createRange();
       range.setStart(token.firstChild, i); range.setEnd(token.firstChild, i + 1);
@@ -149,8 +149,8 @@ def test_sliders_act_on_the_distribution_and_the_text_tells_its_surprisal(page_o
     warm = (trace.logits[-1].double() / 2).softmax(-1)
     assert float(first.inner_text().split()[0]) == pytest.approx(100 * float(warm.max()), abs=0.06)
     page.get_by_label("top k").fill("3")
-    kept = warm.topk(3).values
-    assert float(first.inner_text().split()[0]) == pytest.approx(100 * float(kept[0] / kept.sum()), abs=0.06)
+    top = warm.topk(3).values
+    assert float(first.inner_text().split()[0]) == pytest.approx(100 * float(top[0] / top.sum()), abs=0.06)
     assert "sampled from 3 of" in page.locator(".aw-predicts").inner_text()
     page.get_by_label("temperature").fill("0")
     assert first.inner_text() == "100.0\N{NO-BREAK SPACE}%"
@@ -191,10 +191,10 @@ def test_a_strip_keeps_its_height_and_shows_a_row_at_once(minilm, page_of, width
     view = aw.TokenStrip(aw.trace(*minilm, f"{TEXT} " * 20))
     page = page_of(view, viewport={"width": width, "height": 900})
     root = page.locator(".aw-strip-view")
-    what = page.locator(".aw-what")
+    reading = page.locator(".aw-what")
     opening = view.selection.opening
-    assert re.search(rf"what .*{view.trace.tokens[opening.query]}.* reads", what.inner_text())
-    assert opening.words in what.inner_text()
+    assert re.search(rf"what .*{view.trace.tokens[opening.query]}.* reads", reading.inner_text())
+    assert opening.words in reading.inner_text()
     before = root.bounding_box()["height"]
     assert before <= 560
     # The query is in sight: the text has scrolled, and the page has not.

@@ -22,7 +22,7 @@ HOSTILE = [
 ]
 
 
-def place(page):
+def progress(page):
     return page.locator(".aw-study-place").inner_text()
 
 
@@ -40,7 +40,7 @@ def agree(page):
 
 def go_through(page, total, key=lambda question, at: "1"):
     for at in range(total):
-        assert place(page) == f"{at + 1} of {total}"
+        assert progress(page) == f"{at + 1} of {total}"
         question = page.locator(".aw-study-question").inner_text()
         page.keyboard.press(key(question, at))
         page.keyboard.press("Enter")
@@ -152,11 +152,11 @@ def test_nothing_goes_on_without_an_answer_and_no_name_is_a_code(page_of):
     page.keyboard.press("Enter")
     page.keyboard.press("6")
     page.keyboard.press("Enter")
-    assert place(page) == "1 of 10"
+    assert progress(page) == "1 of 10"
     assert page.get_by_role("button", name="Next").is_disabled()
     page.keyboard.press("5")
     page.keyboard.press("Enter")
-    assert place(page) == "2 of 10"
+    assert progress(page) == "2 of 10"
 
 
 def test_a_kernel_hears_nothing_before_consent_and_then_every_answer(open_page):
@@ -171,17 +171,17 @@ def test_a_kernel_hears_nothing_before_consent_and_then_every_answer(open_page):
     agree(page)
     for count in range(3):
         page.wait_for_function(
-            "(n) => sent.filter((one) => one.topic === 'responses').length === n", arg=count + 1
+            "(n) => sent.filter((message) => message.topic === 'responses').length === n", arg=count + 1
         )
         page.keyboard.press("4")
         page.keyboard.press("Enter")
-    page.wait_for_function("sent.filter((one) => one.topic === 'responses').length === 4")
+    page.wait_for_function("sent.filter((message) => message.topic === 'responses').length === 4")
     view._receive(**told()[-1])
     assert [row["answer"] for row in view.responses.rows] == [4, 4, 4]
     assert [row["score"] for row in view.responses.rows if row["role"] == "item"] == [4.0, 4.0, 4.0]
     page.get_by_role("button", name="Withdraw").click()
     page.get_by_role("button", name="Delete all answers?").click()
-    page.wait_for_function("sent.filter((one) => one.topic === 'responses').length === 5")
+    page.wait_for_function("sent.filter((message) => message.topic === 'responses').length === 5")
     view._receive(**told()[-1])
     assert view.responses is None
 

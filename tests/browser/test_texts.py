@@ -21,8 +21,8 @@ explorer""",
     "linked = aw.Heatmap(trace)\nlinked",
     "fixed = aw.Heatmap(aw.attention(trace))\nfixed",
 )
-WORDS = """([place, words]) => {
-  const said = document.querySelector(place)?.textContent.toLowerCase().replace(/\\s/g, '') ?? '';
+WORDS = """([part, words]) => {
+  const said = document.querySelector(part)?.textContent.toLowerCase().replace(/\\s/g, '') ?? '';
   return said.includes(words.toLowerCase().replace(/\\s/g, ''));
 }"""
 READING = ".aw-explorer .aw-reading"
@@ -63,7 +63,7 @@ def test_a_page_switches_between_texts_and_what_is_linked_follows(page_of, trace
     best = traces[1].predictions()[0]
     assert chip.split()[0] == best.label
     assert f"{100 * best.probability:.1f}" in chip
-    # The pin is still on "said", the layer is the last one, and the maps are those of this text.
+    # The pin is still on "said", the layer is the last, and the maps are those of this text.
     values = [page.get_by_role("slider", name="layer").nth(n).input_value() for n in range(3)]
     assert values == ["5", "5", "5"]
     maps = page.locator(".aw-root")
@@ -80,7 +80,7 @@ def test_a_page_switches_between_texts_and_what_is_linked_follows(page_of, trace
 
 @pytest.fixture(scope="module")
 def path(traces, tmp_path_factory):
-    """The page of one Explorer."""
+    """The page of a single Explorer."""
     return aw.to_html(aw.Explorer(traces), tmp_path_factory.mktemp("texts") / "page.html")
 
 

@@ -1,4 +1,4 @@
-"""The corner of every view: pictures of what is shown, values, and the list of keys."""
+"""The corner of every view: pictures of the view, values, and the list of keys."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def inside(page, panel):
     )
 
 
-PLACES = {
+LAYOUTS = {
     "as it is": "body { margin-top: 4px }",
     "at the end": "body { padding-top: 480px }",
     "cut off": "body > * { overflow: hidden; height: 90px; contain: content; transform: translateX(0) }",
@@ -86,7 +86,7 @@ def test_menus_stay_inside_the_page_wherever_the_view_is(open_page, tmp_path, wi
     trace = aw.from_attentions(weights, ["The", "cat", "sat", "on", "it", "."])
     address = aw.to_html(aw.Explorer(trace), tmp_path / "page.html").as_uri()
     page = open_page(viewport={"width": width, "height": 640})
-    for place, style in PLACES.items():
+    for layout, style in LAYOUTS.items():
         page.goto(address)
         page.locator(".aw-tools > button").wait_for()
         page.add_style_tag(content=style)
@@ -95,12 +95,12 @@ def test_menus_stay_inside_the_page_wherever_the_view_is(open_page, tmp_path, wi
             (button or page.locator(".aw-tools > button")).click()
             panel = page.locator(".aw-menu:popover-open")
             panel.wait_for()
-            assert inside(page, panel), (place, name, panel.bounding_box())
+            assert inside(page, panel), (layout, name, panel.bounding_box())
             box, view = panel.bounding_box(), page.locator(".aw-root").bounding_box()
             if box["width"] <= view["width"] and view["x"] >= 0:
-                assert box["x"] + box["width"] <= view["x"] + view["width"] + 1, (place, name)
+                assert box["x"] + box["width"] <= view["x"] + view["width"] + 1, (layout, name)
             assert panel.bounding_box()["height"] <= 0.7 * 640 + 1
-            screenshot(page, f"place-{place.replace(' ', '-')}-{name}-{width}.png")
+            screenshot(page, f"place-{layout.replace(' ', '-')}-{name}-{width}.png")
             assert page.evaluate("document.documentElement.scrollWidth") == wide
             page.keyboard.press("Escape")
             panel.wait_for(state="hidden")

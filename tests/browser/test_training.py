@@ -10,7 +10,7 @@ from .settling import settle
 
 
 def shown():
-    """A run of twelve models between an untrained one and the shipped one."""
+    """A run of twelve models between an untrained and the shipped model."""
     start, end = made.model(), aw.zoo.trained("induction")[0]
     run = aw.checkpoints({10 * at: made.between(start, end, at / 11) for at in range(12)}, made.tokenizer())
     texts = ["abcdefghabcdefgh", "hgfedcbahgfedcba"] * 4
@@ -61,8 +61,8 @@ def test_the_slider_the_curves_and_the_claims_move_the_step(page_of):  # noqa: P
     # A page says which maps it lacks; the curves are there for all steps.
     notes = root.locator(".aw-run-notes")
     assert "This page holds all curves, and maps of 10 of 12 steps." in notes.inner_text()
-    held = [args["step"] for topic, args, _ in view.requests.for_page() if topic == "map"]
-    lacking = next(at for at in range(12) if at not in held)
+    in_page = [args["step"] for topic, args, _ in view.requests.for_page() if topic == "map"]
+    lacking = next(at for at in range(12) if at not in in_page)
     squares.nth(lacking).click()
     assert root.locator(".aw-run-lack").inner_text().startswith("This page holds the maps of steps 0, ")
     squares.nth(11).click()

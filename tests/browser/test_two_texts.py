@@ -81,10 +81,10 @@ def test_a_column_is_pinned_and_copied_and_the_height_stays(films, open_page, tm
 
 
 def test_rows_and_maps_of_attention(open_page, tmp_path):
-    one, two = given(["He", "ran", "home"]), given(["She", "ran", "home"], seed=1)
-    page = opened(open_page, tmp_path, aw.TwoTexts([one, two], names=["he", "she"], layer=1, head=0))
+    first, second = given(["He", "ran", "home"]), given(["She", "ran", "home"], seed=1)
+    page = opened(open_page, tmp_path, aw.TwoTexts([first, second], names=["he", "she"], layer=1, head=0))
     page.locator(".aw-two-line .aw-tok", has_text="ran").first.click()
-    weights = [trace.attention_layer(1)[0].numpy() for trace in (one, two)]
+    weights = [trace.attention_layer(1)[0].numpy() for trace in (first, second)]
     moved = np.abs(weights[0][1] - weights[1][1]).sum() / 2
     said = plain(page.locator(".aw-two-sentence").inner_text())
     assert said.startswith(f"{100 * moved:.1f} % of what “ran” reads moves, most at ")
@@ -105,7 +105,7 @@ def test_hostile_and_long_texts(open_page, tmp_path):
     assert "<img" in page.locator(".aw-two-line").first.inner_text()
     long = [f"w{i}" for i in range(300)]
     page = opened(open_page, tmp_path, aw.TwoTexts([given(long), given([*long[:200], "new", *long[200:]])]))
-    assert page.locator(".aw-two-column").count() < 60, "only what is in sight"
+    assert page.locator(".aw-two-column").count() < 60, "only columns in sight"
     differing = page.locator(".aw-two-column[data-differs]")
     assert differing.count() == 1, "which begins where they differ"
     for width in (480, 1500, 700):
@@ -117,14 +117,14 @@ def test_hostile_and_long_texts(open_page, tmp_path):
 
 def test_predictions_that_do_not_fit_are_folded_not_scrolled(open_page, tmp_path, smollm2):
     model = smollm2
-    traces = [aw.trace(*model, f"The capital of {place} is the city of") for place in ("France", "Italy")]
+    traces = [aw.trace(*model, f"The capital of {country} is the city of") for country in ("France", "Italy")]
     page = opened(open_page, tmp_path, aw.TwoTexts(traces))
     page.set_viewport_size({"width": 760, "height": 900})
     row = page.locator(".aw-two-chips").first
     chips = row.locator(".aw-chip")
     more = row.get_by_role("button", name=re.compile(r"^\+ \d+$"))
     more.wait_for()
-    # In one look: the row folds again while its page takes its new width.
+    # In a single look: the row folds again while its page takes its new width.
     shown, folded = row.evaluate(
         """row => [
             [...row.querySelectorAll(".aw-chip")].filter((chip) => chip.offsetWidth > 0).length,

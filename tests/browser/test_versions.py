@@ -1,4 +1,4 @@
-"""Two notebooks in one JupyterLab may have two versions of this package: each view has its own look."""
+"""Two notebooks of a JupyterLab may have two versions of this package: each view has its look."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ def test_a_view_has_the_style_of_its_own_version(heatmap, open_page, other_first
 
 def test_where_rules_cannot_be_told_apart_views_have_their_style_all_the_same(heatmap, open_page):
     page = open_page()
-    known = play(page, heatmap, "works", cold=False)
-    known.locator(".aw-plot").first.wait_for()
-    looks, size = known.evaluate(LOOKS), known.bounding_box()
+    scoped = play(page, heatmap, "works", cold=False)
+    scoped.locator(".aw-plot").first.wait_for()
+    looks, size = scoped.evaluate(LOOKS), scoped.bounding_box()
     page.evaluate("delete window.CSSScopeRule")  # browsers before the end of 2025
     old = play(page, heatmap, "works", cold=False)
     old.locator(".aw-plot").first.wait_for()

@@ -1,4 +1,4 @@
-"""A stand-in for VS Code's notebooks: its own widget manager, with a kernel, in a page of ours.
+"""A stand-in for VS Code's notebooks: its widget manager, with a kernel, in a page of ours.
 
 Microsoft's: the widget manager (`@vscode/jupyter-ipywidgets8` on npm, the bundle that the Jupyter extension
 loads), with the style sheet that it brings and that is light in every theme; `@jupyterlab/services` at the
@@ -25,7 +25,7 @@ from pathlib import Path
 import pytest
 
 from .conftest import packed, serving
-from .lab import Lab, choose, number, place, shares_after
+from .lab import Lab, choose, number, offset_of, shares_after
 from .settling import settle
 
 CELLS = (
@@ -40,7 +40,7 @@ HOSTILE = """rows = np.full((2, 2, 3, 3), 1 / 3)
 tokens = ["<img src=x onerror='window.hacked=1'>", "</script><script>hacked=1", "c"]
 aw.TokenStrip(aw.from_attentions(rows, tokens))"""
 MAPPED = re.compile(r"""["']?([@\w/-]+)["']?\s*:\s*["'](nbextensions/[^"']+)["']""")
-# What VS Code's own themes set: kind -> background, text, and a line where contrast is high.
+# The colours of VS Code's themes: kind -> background, text, and a line where contrast is high.
 THEMES = {
     "vscode-light": ("rgb(255, 255, 255)", "rgb(59, 59, 59)", ""),
     "vscode-dark": ("rgb(31, 31, 31)", "rgb(204, 204, 204)", ""),
@@ -79,7 +79,7 @@ class Webview(Lab):
             self.page.locator(".aw-footer > .aw-readout").nth(nth).filter(has_text=" = ").wait_for()
 
     def at(self, nth, query, key):
-        return place(self.plot(nth).bounding_box(), query, key, self.shown)
+        return offset_of(self.plot(nth).bounding_box(), query, key, self.shown)
 
 
 def copy_modules(folder):

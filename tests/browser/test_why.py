@@ -83,12 +83,12 @@ def test_a_row_brings_out_its_lines_and_its_words(page, induction):
 def test_another_word_is_asked_about_by_click_and_by_keys(page_of):
     trace = FAMILIES["GPT-2"].traced()
     view = WhyView(aw.why(trace, 6, 2, layer=1, head=1))
-    held = {(args["query"], args["key"]) for topic, args, _ in view.requests.for_page() if topic == "why"}
+    pairs = {(args["query"], args["key"]) for topic, args, _ in view.requests.for_page() if topic == "why"}
     page = page_of(view, aw.Heatmap(trace))
     page.locator(".aw-why-row").first.wait_for()
     text, tokens = page.locator(".aw-why-text"), page.locator(".aw-why-token")
-    query = max(query for query, key in held if key not in (2, query))
-    key = next(key for at, key in held if at == query and key not in (2, query))
+    query = max(query for query, key in pairs if key not in (2, query))
+    key = next(key for at, key in pairs if at == query and key not in (2, query))
     tokens.nth(query).click(modifiers=["Shift"])
     tokens.nth(key).click()
     page.locator(".aw-why-title", has_text=trace.tokens[key]).wait_for()
@@ -139,8 +139,8 @@ def test_it_fits_at_any_width(page_of, family, theme):
 def test_a_page_offers_why_for_the_cells_that_it_holds(page_of, induction):
     heatmap = aw.Heatmap(induction, layer=1, head=0)
     heatmap.selection.pinned = (11, 6)
-    place = {"stack": "self", "layer": 1, "head": 0, "query": 11, "key": 6}
-    heatmap.requests.answer("below", place)
+    args = {"stack": "self", "layer": 1, "head": 0, "query": 11, "key": 6}
+    heatmap.requests.answer("below", args)
     page = page_of(heatmap)
     page.locator(".aw-why-said", has_text="which read “b”").wait_for()
     why = page.get_by_role("button", name="Why?")
@@ -187,11 +187,11 @@ def test_a_part_that_a_head_wrote_lights_it_in_the_grid(page_of, induction, view
 
 def test_a_part_that_is_a_feature_lights_it_in_lists_of_features(page_of, monkeypatch):
     trace = FAMILIES["GPT-2"].traced()
-    found = aw.sae_features(trace, sae(d_in=trace.model.config.n_embd, site=SITE))
-    feature = found.ranked(1)[0].feature
+    features = aw.sae_features(trace, sae(d_in=trace.model.config.n_embd, site=SITE))
+    feature = features.ranked(1)[0].feature
     part = ShownWhy._part
     monkeypatch.setattr(ShownWhy, "_part", lambda *args: replace(part(*args), head=None, feature=feature))
-    page = page_of(WhyView(aw.why(trace, 6, 2, layer=1, head=1)), aw.FeatureTable(found))
+    page = page_of(WhyView(aw.why(trace, 6, 2, layer=1, head=1)), aw.FeatureTable(features))
     page.locator(f".aw-feature-row[data-feature='{feature}']").wait_for()
     page.locator(".aw-why-row").first.hover()
     settle(page)
@@ -219,12 +219,12 @@ OPENS = (
 def test_a_page_holds_what_was_open_below(page_of, induction, view):
     shown = view(induction, layer=1, head=0)
     shown.selection.pinned = (11, 6)
-    place = {"stack": "self", "layer": 1, "head": 0, "query": 11, "key": 6}
-    shown.requests.answer("below", place)
+    args = {"stack": "self", "layer": 1, "head": 0, "query": 11, "key": 6}
+    shown.requests.answer("below", args)
     [why] = shown.inner
     views = 3 - (view is aw.NeuronView)
     if why.options["below"]:
-        why.requests.answer("below", place)
+        why.requests.answer("below", args)
     page = page_of(shown)
     page.locator(".aw-why-said", has_text="which read “b”").wait_for()
     page.locator(".aw-neuron").wait_for()
@@ -300,5 +300,7 @@ def test_other_texts_are_compared_on_request_with_progress(open_page):
     assert not button.is_visible()
     assert page.locator(".aw-why-offer").get_by_role("button", name="Cancel").is_visible()
     asked = page.evaluate("sent.filter(message => message.topic === 'in_other_texts')")
-    assert [one["args"] for one in asked] == [{"stack": "self", "layer": 1, "head": 0, "query": 11, "key": 6}]
+    assert [request["args"] for request in asked] == [
+        {"stack": "self", "layer": 1, "head": 0, "query": 11, "key": 6}
+    ]
     assert sentence(page).startswith("“b” asks with"), "the split stays meanwhile"

@@ -1,4 +1,4 @@
-"""What a turn costs, counted rather than timed: new nodes, and reads that make the page lay itself out."""
+"""The cost of a turn, counted rather than timed: new nodes, and reads that make the page lay itself out."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from .settling import after, settle
 
 LAYERS, HEADS, COUNT = 4, 4, 48
 
-# Counts what is made and read from now on. A canvas on the page resolves its font by the page's styles.
+# Counts new nodes and reads from now on. A canvas on the page resolves its font by the page's styles.
 WATCH = """() => {
   window.made = 0;
   window.read = {};
   const count = (prototype, name, kind, note) => {
-    const own = Object.getOwnPropertyDescriptor(prototype, name);
-    const before = own[kind];
+    const descriptor = Object.getOwnPropertyDescriptor(prototype, name);
+    const before = descriptor[kind];
     const noted = function (...values) { note(this, name); return before.apply(this, values); };
-    Object.defineProperty(prototype, name, { ...own, [kind]: noted });
+    Object.defineProperty(prototype, name, { ...descriptor, [kind]: noted });
   };
   const make = () => { window.made += 1; };
   const read = (at, name) => { window.read[name] = (window.read[name] ?? 0) + 1; };
@@ -48,7 +48,7 @@ TURN = """(layer) => {
 
 
 def turn_to(page, layer, rest=settle):
-    """Change the layer; return what that made and read once its answers are there and its frames drawn."""
+    """Change the layer; return the nodes made and read once its answers are there and its frames drawn."""
     page.evaluate(TURN, layer)
     for _ in range(2):
         rest(page)
@@ -76,13 +76,13 @@ def trace():
     ],
 )
 def test_a_layer_change_draws_and_does_nothing_else(open_page, tmp_path, trace, view, most):
-    """Nodes stay when only their words change; sizes and styles are known, so nothing is laid out twice."""
+    """Nodes stay when only their words change; sizes and styles are cached, so nothing is laid out twice."""
     views = [view(trace)] if view is aw.Explorer else [view(trace), aw.LayerSlider(trace)]
     page = open_page()
     page.clock.install(time=0)
     page.goto(aw.to_html(views, tmp_path / "page.html").as_uri())
-    for place in page.locator(".aw-view").all():
-        place.locator(".aw-root > *").first.wait_for(state="attached")
+    for cell in page.locator(".aw-view").all():
+        cell.locator(".aw-root > *").first.wait_for(state="attached")
     page.clock.pause_at(100)
     rest = partial(after, milliseconds=2000)  # the theme is looked at for the last time after 1.5 s
     rest(page)
@@ -97,7 +97,7 @@ def test_a_layer_change_draws_and_does_nothing_else(open_page, tmp_path, trace, 
 HIDDEN = """() => {
   window.changed = 0;
   const watched = { subtree: true, childList: true, attributes: true, characterData: true };
-  const count = (found) => { window.changed += found.length; };
+  const count = (records) => { window.changed += records.length; };
   new MutationObserver(count).observe(document.querySelector(".aw-answer"), watched);
 }"""
 

@@ -28,7 +28,7 @@ ANSWERS = 150  # seconds that a script in a page may take
 LIMIT = 20_000  # milliseconds, as everywhere
 CONSOLE_LINES = 500
 
-# A function of one argument, or an expression, whose value is what JSON can hold of it.
+# A function of one argument, or an expression, whose value is returned as JSON.
 EVALUATE = """const [given, done] = arguments;
 const plain = value => { try { return JSON.parse(JSON.stringify(value)) ?? null; } catch { return null; } };
 Promise.resolve().then(() => { const it = (SOURCE); return typeof it === 'function' ? it(given) : it; })
@@ -74,7 +74,7 @@ COMMANDS = {  # of WebDriver over HTTP
     "SetWindowRect": ("POST", "/window/rect"),
     "DeleteSession": ("DELETE", ""),
 }
-# Nothing leaves this machine; what goes wrong in a page is printed.
+# Nothing leaves this machine; errors of a page are printed.
 FIREFOX = {
     "marionette.port": 0,
     "browser.shell.checkDefaultBrowser": False,
@@ -89,26 +89,26 @@ FIREFOX = {
 
 
 class WebDriverError(Exception):
-    """What a browser answered instead of doing what it was told."""
+    """The answer of a browser that did not do as told."""
 
 
-def _until(found, what):
+def _until(started, name):
     end = time.monotonic() + STARTED
-    while not (value := found()):
+    while not (value := started()):
         if time.monotonic() > end:
-            raise WebDriverError(f"{what} did not start within {STARTED} s")
+            raise WebDriverError(f"{name} did not start within {STARTED} s")
         time.sleep(SETTLED)
     return value
 
 
 class Firefox:
-    """Firefox in a profile of its own, without a window."""
+    """Firefox in a new profile, without a window."""
 
     name = "Firefox"
     needs = ("firefox-esr", "firefox")
     wrong = re.compile(
         r"JavaScript error: (blob|file|http):|console\.error: (?!RSLoader)"
-    )  # that one is its own
+    )  # that is Firefox's
 
     def __init__(self, path, folder, scheme):
         profile = folder / "profile"
@@ -156,11 +156,11 @@ class Firefox:
 
 
 class WebKit:
-    """WebKitGTK's own small browser, on a screen that is not there."""
+    """WebKitGTK's small browser, on a screen that is not there."""
 
     name = "WebKit"
     needs = ("WebKitWebDriver",)
-    wrong = None  # its driver throws away what it prints
+    wrong = None  # its driver throws away its output
 
     def __init__(self, path, folder, scheme):
         screen, number = os.pipe()
@@ -178,10 +178,10 @@ class WebKit:
                 free.bind(("127.0.0.1", 0))
                 port = free.getsockname()[1]
             nowhere = {f"{kind}_proxy": "http://127.0.0.1:9" for kind in ("http", "https")}
-            own = {"DISPLAY": f":{display}", "HOME": str(folder), "no_proxy": "127.0.0.1,localhost"}
+            locations = {"DISPLAY": f":{display}", "HOME": str(folder), "no_proxy": "127.0.0.1,localhost"}
             self.process = subprocess.Popen(
                 [path, f"--port={port}"],
-                env={**os.environ, **nowhere, **own, "WEBKIT_DISABLE_COMPOSITING_MODE": "1"},
+                env={**os.environ, **nowhere, **locations, "WEBKIT_DISABLE_COMPOSITING_MODE": "1"},
                 stdout=log,
                 stderr=log,
             )
@@ -238,7 +238,7 @@ def missing(kind):
 
 
 class Page:
-    """The one page of a browser, with as much of Playwright's `Page` as its tests use."""
+    """The page of a browser, with as much of Playwright's `Page` as its tests use."""
 
     def __init__(self, kind, folder, scheme="light", viewport=(1200, 900)):
         self._log = folder / "browser.log"
@@ -317,7 +317,7 @@ class Page:
         return self._log.read_text(errors="replace").splitlines()
 
     def errors(self):
-        """What went wrong in the page, and in all pages so far where the browser writes it down."""
+        """Errors of the page, and in all pages so far where the browser writes it down."""
         heard = self.evaluate("window.awHeard ?? []")
         if self.browser.wrong:
             heard += filter(self.browser.wrong.search, self._written())

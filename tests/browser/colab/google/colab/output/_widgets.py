@@ -10,7 +10,7 @@ _installed_url = None
 
 
 def enable_custom_widget_manager():
-    """Let widgets that are not Jupyter's own be drawn from now on."""
+    """Let widgets from outside Jupyter be drawn from now on."""
     _install("/manager.js")
 
 
@@ -30,7 +30,7 @@ def _install(url):
 
 
 def _mark(message):
-    """Mark what `display` publishes; results of cells do not pass here."""
+    """Mark the outputs of `display`; results of cells do not pass here."""
     content = message.get("content") or {}
     if WIDGET in content.get("data", {}):
         content["metadata"].setdefault(WIDGET, {})["colab"] = {
