@@ -22,7 +22,7 @@ IDS = [5, 17, 31, 9, 44, 8, 23, 60]
 WRITTEN = 4  # tokens that encoder-decoders write
 # By then every family here had joined transformers' attention interface; T5 was the last.
 JOINED = Version(hf.__version__) >= Version("5.15")
-# What some tests need of a family, and the version that brought it. Before, users are told what is missing.
+# Features of families that some tests need, and the first version with them. Before, an error names them.
 _BROUGHT = {
     "interface": ("5.15", "T5"),
     "head": ("5.14", "GPT-NeoX", "GPT-NeoX (sequential)"),
@@ -52,7 +52,7 @@ class Family:
 
     Args:
         make: Builds the model.
-        given: What `trace` reads, by keyword.
+        given: The arguments of `trace`, by keyword.
         outside: Whether it computes attention outside transformers' attention interface in every version.
     """
 
@@ -119,8 +119,8 @@ def _image(name: str, side: int = 24, **options: Any) -> Family:
 
 
 def _bert2bert() -> Any:
-    one = [hf.BertConfig(vocab_size=VOCAB, **SMALL) for _ in range(2)]
-    config = hf.EncoderDecoderConfig.from_encoder_decoder_configs(*one)
+    configs = [hf.BertConfig(vocab_size=VOCAB, **SMALL) for _ in range(2)]
+    config = hf.EncoderDecoderConfig.from_encoder_decoder_configs(*configs)
     config.decoder_start_token_id = config.pad_token_id = 0
     return hf.EncoderDecoderModel(config)
 
@@ -150,7 +150,7 @@ def _clip_text() -> Any:
 
 EXPERTS = {"num_local_experts": 4, "num_experts_per_tok": 2}
 
-# What every test of context mixing runs on: one of each kind of block, and of each kind of input.
+# The families of every test of context mixing: each kind of block, and each kind of input.
 FAMILIES: dict[str, Family] = {
     **{name: Family(make) for name, make in tiny.TEXT.items()},
     "Cohere": _causal("Cohere"),
@@ -165,7 +165,7 @@ FAMILIES: dict[str, Family] = {
     "wav2vec 2.0": Family(tiny._wav2vec2, {"audio": noise(120)}),
 }
 
-# Families whose blocks are described like one of the above, or by lines of their own.
+# Families whose blocks are described like one of the above, or by other lines.
 MORE: dict[str, Family] = {
     "XLM-RoBERTa": _masked("XLMRoberta"),
     "CamemBERT": _masked("Camembert"),
@@ -214,5 +214,5 @@ MORE: dict[str, Family] = {
     "HuBERT": Family(_hubert, {"audio": noise(120)}),
 }
 
-# Outside transformers' attention interface: what they return themselves is all there is.
+# Outside transformers' attention interface: only the weights that they return are there.
 UNFOLLOWED: dict[str, Family] = {name: Family(make, outside=True) for name, make in tiny.UNFOLLOWED.items()}

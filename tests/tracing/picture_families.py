@@ -114,7 +114,7 @@ def traced(model: Any, processor: Processor, picture: np.ndarray) -> Any:
 
 
 def entry_of(model: Any, inputs: dict[str, Any]) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return what the language model reads [batch, token, width], a leaf, and the last token's logits."""
+    """Return the inputs of the language model [batch, token, width], a leaf, and the last token's logits."""
     read: list[torch.Tensor] = []
 
     def hook(_: Any, args: Any, options: dict[str, Any]) -> Any:
@@ -131,7 +131,7 @@ def entry_of(model: Any, inputs: dict[str, Any]) -> tuple[torch.Tensor, torch.Te
 
 @torch.no_grad()
 def read_by_text(model: Any, processor: Processor, picture: np.ndarray) -> torch.Tensor:
-    """Return what the language model reads in the places of the picture [token, width]."""
+    """Return the language model's inputs at the positions of the picture [token, width]."""
     read: dict[str, Any] = {}
     inputs = processor(images=Image.fromarray(picture))
     inner = getattr(model.model, "language_model", None) or model.model.text_model
@@ -359,7 +359,7 @@ def _mllama_mask(inputs: dict[str, Any]) -> None:
 
 
 def _next_count(inputs: dict[str, Any]) -> int:
-    """Return the tokens of a LLaVA-NeXT, as its own processor counts them."""
+    """Return the tokens of a LLaVA-NeXT, as its processor counts them."""
     rows, columns = inputs["image_sizes"][0].tolist()
     read = hf.LlavaNextProcessor.__new__(hf.LlavaNextProcessor)
     read.image_processor, read.patch_size, read.num_additional_image_tokens = _llava_next_reader(), 8, 0

@@ -1,4 +1,4 @@
-"""Families that read pictures, as tiny random models whose patches can be painted one by one."""
+"""Families that read pictures, as tiny random models whose patches can be painted singly."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ IMAGE, TEXT = 9, "the cat"
 
 
 class Reader:
-    """A processor that hands on what a test made, with ids of a text if there is one."""
+    """A processor that hands on a test's pixels, with ids of a text if there is a text."""
 
     def __init__(self, inputs: dict[str, Any], ids: Sequence[int] | None) -> None:
         self.inputs, self.ids = inputs, ids
@@ -35,7 +35,7 @@ class Reader:
 
 
 def as_pixels(picture: torch.Tensor) -> dict[str, Any]:
-    """Return what most families read."""
+    """Return the inputs of most families."""
     return {"pixel_values": picture[None]}
 
 
@@ -84,7 +84,7 @@ class Pictures:
         return picture
 
     def changed(self, model: Any, before: Any, row: int, column: int, stack: str = "") -> int:
-        """Return which place of a stack changes most at the first layer when one patch is painted."""
+        """Return the position of a stack that changes most at the first layer when a patch is painted."""
         if self.states:
             states = [self._states(model, each) for each in (self.picture(), self.painted(row, column))]
             return int((states[1] - states[0]).norm(dim=-1).argmax())
@@ -93,13 +93,13 @@ class Pictures:
         return int((queries[1] - queries[0]).norm(dim=(0, 2)).argmax())
 
     def _states(self, model: Any, picture: torch.Tensor) -> torch.Tensor:
-        held: list[torch.Tensor] = []
-        hook = model.get_submodule(self.states).register_forward_hook(lambda *a: held.append(a[2][0]))
+        states: list[torch.Tensor] = []
+        hook = model.get_submodule(self.states).register_forward_hook(lambda *a: states.append(a[2][0]))
         ids = {} if self.ids is None else {"input_ids": torch.tensor([self.ids])}
         with torch.no_grad():
             model(**self.read(picture), **ids)
         hook.remove()
-        return held[0]
+        return states[0]
 
 
 CLASS = ("[CLS]",)
@@ -140,18 +140,20 @@ def _detector(name: str) -> Pictures:
         for side in ("encoder", "decoder")
         for part, value in {"layers": 2, "attention_heads": 4, "ffn_dim": 37}.items()
     }
-    own = {"use_timm_backbone": False, "use_pretrained_backbone": False, "backbone": None}
-    own |= {"d_model": 32, "num_queries": 5, "num_labels": 3, **sides}
+    options = {"use_timm_backbone": False, "use_pretrained_backbone": False, "backbone": None}
+    options |= {"d_model": 32, "num_queries": 5, "num_labels": 3, **sides}
 
     def make() -> Any:
         backbone = hf.ResNetConfig(**convolutions, out_features=["stage4"])
-        config = getattr(hf, f"{name}Config")(**own, backbone_config=backbone)
+        config = getattr(hf, f"{name}Config")(**options, backbone_config=backbone)
         model = getattr(hf, f"{name}ForObjectDetection")(config)
         for module in model.modules():
-            if isinstance(module, torch.nn.Conv2d):  # each place of a map reads one place of the map before
+            if isinstance(
+                module, torch.nn.Conv2d
+            ):  # each cell of a map reads a single cell of the map before
                 middle = module.kernel_size[0] // 2
-                kept = module.weight.data[:, :, middle, middle].clone()
-                module.weight.data.zero_()[:, :, middle, middle] = 9 * kept
+                weights = module.weight.data[:, :, middle, middle].clone()
+                module.weight.data.zero_()[:, :, middle, middle] = 9 * weights
         return model
 
     return Pictures(make, stack="encoder", side=32)

@@ -36,10 +36,10 @@ def distance(first: str, other: str) -> int:
     return table[-1][-1]
 
 
-def check_columns(found: Alignment, first: int, other: int) -> None:
+def check_columns(alignment: Alignment, first: int, other: int) -> None:
     """Every element of both texts is in one column, in its order."""
     for side, count in enumerate((first, other)):
-        assert [i for group in found.groups(side) for i in group] == list(range(count))
+        assert [i for group in alignment.groups(side) for i in group] == list(range(count))
 
 
 def test_as_few_edits_as_brute_force_finds() -> None:
@@ -94,19 +94,19 @@ def test_texts_too_long_to_align_say_so(monkeypatch: pytest.MonkeyPatch) -> None
 @pytest.mark.slow
 def test_two_tokenizers_align_by_characters(smollm2: Any) -> None:
     text = "The unbelievably naïve keys of 3.14 cabinets weren't there!"
-    one, two = (aw.trace(*model, text).axes()[0] for model in (aw.demo_model("encoder"), smollm2))
-    result = align(one, two, by="character")
-    check_columns(result, len(one), len(two))
+    encoded, decoded = (aw.trace(*model, text).axes()[0] for model in (aw.demo_model("encoder"), smollm2))
+    result = align(encoded, decoded, by="character")
+    check_columns(result, len(encoded), len(decoded))
     assert [result.label(i, 0) for i in result.differing] == ["[CLS]", "[SEP]"]
     for column in result.columns:
         spelled = [
             "".join(letters(side.tokens[i]) for i in group)
-            for side, group in zip((one, two), column[:2], strict=True)
+            for side, group in zip((encoded, decoded), column[:2], strict=True)
         ]
         assert len(set(spelled)) == 1 or not column.second
     assert any(len(column.second) > 1 or len(column.first) > 1 for column in result.columns)
     changed = aw.trace(*smollm2, text.replace("keys", "key")).axes()[0]
-    result = align(one, changed, by="character")
+    result = align(encoded, changed, by="character")
     assert [pair for pair in result.changes() if all(pair)] == [("keys", "␣key")]
 
 
@@ -138,12 +138,12 @@ def test_the_difference_of_two_texts(films: tuple[Any, Any]) -> None:
     p, q = (trace.logits.double().softmax(-1) for trace in films)
     assert result.total_variation == pytest.approx(float((p - q).abs().sum() / 2))
     assert result.largest_logit_change == pytest.approx(float((good.logits - bad.logits).abs().max()))
-    # By hand: the rows that both have, and the column that only one has.
+    # By hand: the rows that both have, and the column that only the first has.
     rows = [i for i in range(len(bad.tokens)) if bad.tokens[i] != "not"]
     only = bad.tokens.index("not")
-    one, two = (trace.attention_layer(5).double().numpy() for trace in films)
-    shared = np.abs(one - two[:, rows][:, :, rows]).sum(-1)
-    alone = np.abs(two[:, rows, only])
+    first, second = (trace.attention_layer(5).double().numpy() for trace in films)
+    shared = np.abs(first - second[:, rows][:, :, rows]).sum(-1)
+    alone = np.abs(second[:, rows, only])
     np.testing.assert_allclose(result.attention["self"][5], (shared + alone).mean(-1) / 2, atol=1e-12)
     np.testing.assert_allclose(result.unpaired["self"][5], alone.mean(-1) / 2, atol=1e-12)
 
@@ -182,23 +182,23 @@ def test_attributions_differ_by_tokens_and_by_what_no_token_has(films: tuple[Any
 
 
 def test_maps_differ_cell_by_cell(films: tuple[Any, Any]) -> None:
-    one, two = (aw.attention(trace) for trace in films)
-    result = one.diff(two)
+    first, second = (aw.attention(trace) for trace in films)
+    result = first.diff(second)
     assert result.value(5, 5, layer=2, head=3) == pytest.approx(
-        one.value(4, 4, layer=2, head=3) - two.value(5, 5, layer=2, head=3)
+        first.value(4, 4, layer=2, head=3) - second.value(5, 5, layer=2, head=3)
     )
-    # A row that only one text has is its own; the others sum to what shares sum to.
+    # A row of a single text is complete; the differences of the others sum to 0.
     np.testing.assert_allclose(result.layer(2).sum(-1)[:, 4], -1, atol=1e-6)
     np.testing.assert_allclose(result.layer(2).sum(-1)[:, 5], 0, atol=1e-6)
-    mean = one.mean("head").diff(two.mean("head"))
+    mean = first.mean("head").diff(second.mean("head"))
     np.testing.assert_allclose(mean.layer(2), result.layer(2).mean(0), atol=1e-6)
 
 
 def test_an_encoder_decoder_is_aligned_on_both_sides() -> None:
     model, tokenizer = tiny.build(tiny.SEQ2SEQ["T5"]), tiny.wordpiece()
-    one = aw.trace(model, tokenizer, "unbelievable cat", target_text="cat cat")
+    single = aw.trace(model, tokenizer, "unbelievable cat", target_text="cat cat")
     two = aw.trace(model, tokenizer, "cat", target_text="cat cat")
-    result = one.diff(two)
+    result = single.diff(two)
     queries, keys = result.alignments["cross"]
     assert not queries.differing
     assert keys.differing

@@ -1,4 +1,4 @@
-"""Blocks are numbered as in the model, and what mixes tokens in them unrecorded is said with the numbers."""
+"""Blocks are numbered as in the model, and unrecorded mixers in them are named with the numbers."""
 
 from __future__ import annotations
 
@@ -251,7 +251,7 @@ def test_gradients_by_a_map_of_which_two_parts_are_mixed_are_those_of_both() -> 
     uniform = np.tril(np.ones(weights.shape[1:])) / np.arange(1, weights.shape[1] + 1)[:, None]
     step = 1e-3
     for head in range(2):
-        # From the weights towards equal ones, a little forth and back.
+        # From the weights towards equal weights, a little forth and back.
         towards = uniform - weights[head]
         gradient = np.divide(signed[head], weights[head], out=np.zeros_like(uniform), where=weights[head] > 0)
         ends = [
@@ -356,7 +356,7 @@ def small(config: Any) -> Any:
 
 
 def test_a_text_is_explained_where_no_attention_can_be_seen() -> None:
-    """YOSO's attention has no softmax, and what it returns is no distribution; its gradients are its own."""
+    """YOSO's attention has no softmax, and its weights are no distribution; its gradients are custom."""
     model = tiny.build(lambda: hf.YosoForSequenceClassification(small(hf.YosoConfig)))
     trace = aw.trace(model, None, input_ids=IDS)
     assert repr(trace.anatomy).startswith("self: 2 blocks: 0 to 1 attention\n")
@@ -484,7 +484,7 @@ def test_blocks_that_read_the_keys_of_others_are_called_again_with_them() -> Non
 
 
 def test_configs_with_numbered_keys_and_with_sizes_by_layer_are_read() -> None:
-    # Aria maps its numbers of patches; heads of Dots3 vary by layer, and its config then has no one number.
+    # Aria maps its numbers of patches; heads of Dots3 vary by layer, so its config has no single number.
     config = hf.LlamaConfig(**SIZES, num_hidden_layers=2)
     config.per_layer_config = {1: {"num_attention_heads": 2}}
     config.patches = {64: 128}

@@ -1,4 +1,4 @@
-"""What a model's outputs mean: predictions, targets, scores and differences, for every kind of head."""
+"""The meaning of a model's outputs: predictions, targets, scores and differences, for every kind of head."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def plain(trace: Trace) -> Any:
 
 
 def gradient_times_input(trace: Trace, score: Any) -> np.ndarray:
-    """Return the reference of `aw.input_x_gradient`, by autograd through the model's own embeddings."""
+    """Return the reference of `aw.input_x_gradient`, by autograd through the model's embeddings."""
     model, ids = trace.model, trace.inputs["input_ids"]
     leaf = model.get_input_embeddings()(ids).detach().requires_grad_()
     others = {name: value for name, value in trace.inputs.items() if name != "input_ids"}
@@ -124,7 +124,7 @@ def test_a_tagger_names_the_classes_of_its_tokens(family: str) -> None:
     assert (result.target, result.foil) == ("B-LOC", "O")
     reference = gradient_times_input(trace, lambda out: out.logits[0, 4, 2] - out.logits[0, 4, 0])
     np.testing.assert_allclose(result.values, reference, atol=1e-5)
-    # Without a place, it is where the class is most probable, and the result says so.
+    # Without a position, it is where the class is most probable, and the result says so.
     rows = trace.answer.probabilities(logits)[1:-1, 1]
     best = int(rows.argmax()) + 1
     assert f"B-PER at {best}, where it is most probable" in aw.input_x_gradient(trace, "b-per").warning
@@ -502,11 +502,11 @@ def test_a_class_of_ones_own_is_told_of_the_model_inside() -> None:
 @pytest.mark.parametrize("kind", ["array", "column", "generator", "tuple"])
 def test_several_texts_are_taken_as_people_hold_them(kind: str) -> None:
     texts = ["the cat sat.", "a new york cat."]
-    held: Any = {
+    given: Any = {
         "array": lambda: np.array(texts),
         "column": lambda: pytest.importorskip("pandas").Series(texts),
         "generator": lambda: (text for text in texts),
         "tuple": lambda: tuple(texts),
     }[kind]()
-    traces = aw.trace(made("Bert", "SequenceClassification"), tiny.wordpiece(), held)
+    traces = aw.trace(made("Bert", "SequenceClassification"), tiny.wordpiece(), given)
     assert [trace.text for trace in traces] == texts

@@ -1,4 +1,4 @@
-"""Saved attention: what a serving engine can write, read layer by layer; damage is named, never shown."""
+"""Saved attention: as a serving engine can write it, read layer by layer; damage is named, never shown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Block descriptions recompute what the model computed, and refuse what they do not know."""
+"""Block descriptions recompute the model's states, and refuse unknown blocks."""
 
 from __future__ import annotations
 
@@ -99,8 +99,8 @@ def test_a_prefix_of_keys_is_nobodys_own() -> None:
     assert block.own_key == 3
     parts = parts_of(block, "res")
     norms = parts.norms()
-    own = parts_of(block, "attn").norms().diagonal(3)
-    assert (norms.diagonal(3) - own).abs().min() > 1e-3
+    before = parts_of(block, "attn").norms().diagonal(3)
+    assert (norms.diagonal(3) - before).abs().min() > 1e-3
     assert torch.allclose(norms[:, :3], parts_of(block, "attn").norms()[:, :3])
     assert torch.allclose(parts.from_self().norm(dim=-1).double(), norms.diagonal(3), rtol=1e-5)
     vectors = torch.einsum("hij,hjv,hvd->ijd", parts.weights, parts.values, parts.matrix)
@@ -118,18 +118,18 @@ def test_norms_equal_brute_force_by_letting_one_value_through(family: str) -> No
     n, out = len(block.hidden), origin(block.part(block.layout.after or block.layout.out))
     mixed: dict[int, torch.Tensor] = {}
 
-    def added(kept: int) -> torch.Tensor:
+    def added(key: int) -> torch.Tensor:
         def only(index: int, _: nn.Module, weights: Any, value: Any) -> tuple[Any, Any]:
             if index == 1:
-                value = value * (torch.arange(n) == kept)[:, None]
+                value = value * (torch.arange(n) == key)[:, None]
             return weights, value
 
         # The twin has the hooks that the model has then.
-        handle = out.register_forward_hook(lambda _, __, output: mixed.update({kept: output[0]}))
+        handle = out.register_forward_hook(lambda _, __, output: mixed.update({key: output[0]}))
         with borrowed(model) as twin, recording(twin, (only,)):
             twin(**result.inputs)
             handle.remove()
-        return mixed[kept]
+        return mixed[key]
 
     nothing = added(-1)
     expected = torch.stack([(added(j) - nothing).norm(dim=-1) for j in range(n)], dim=1)
@@ -160,7 +160,7 @@ def test_half_precision_agrees_with_the_same_weights_in_full(family: str, dtype:
     model, result = make(family, dtype)
     wide = copy.deepcopy(model).float()
     reference = trace(wide, None, IDS)
-    # What the layers below rounded away stays lost: a few thousandths of float16, hundredths of bfloat16.
+    # Lower layers round digits away: a few thousandths of float16, hundredths of bfloat16.
     tolerance = 0.1 if dtype == torch.bfloat16 else 0.01
     for layer in range(2):
         parts = parts_of(block_of(result, layer, "self", "test"), "res")
@@ -250,7 +250,7 @@ def test_blocks_that_are_not_known_are_refused_by_name() -> None:
 
 
 @pytest.mark.parametrize(
-    ("family", "stack", "place", "where"),
+    ("family", "stack", "path", "where"),
     [
         ("GPT-2", "self", "transformer.h.1.mlp.c_fc", r"layer 1 \(transformer.h.1\) of stack 'self'"),
         ("T5", "cross", "encoder.block.1.layer.1.DenseReluDense.wo", r"encoder.block.1\) of stack 'encoder'"),
@@ -258,10 +258,10 @@ def test_blocks_that_are_not_known_are_refused_by_name() -> None:
         ("BERT", "self", "bert.embeddings.LayerNorm", r"input of layer 0 .* already holds NaN"),
     ],
 )
-def test_the_layer_where_numbers_break_is_named(family: str, stack: str, place: str, where: str) -> None:
+def test_the_layer_where_numbers_break_is_named(family: str, stack: str, path: str, where: str) -> None:
     model, result = make(family, torch.float32)
     with torch.no_grad():
-        model.get_submodule(place).weight.fill_(float("nan"))
+        model.get_submodule(path).weight.fill_(float("nan"))
     with pytest.raises(ValueError, match=where):
         block_of(result, 0, stack, "alti")
 
@@ -280,10 +280,10 @@ def test_the_model_runs_at_most_once_more_and_what_is_kept_goes_with_the_trace(
     for layer in (0, 1, 0):
         block_of(result, layer, "self", "test")
     assert len(runs) == passes
-    kept = weakref.ref(block_of(result, 0, "self", "test"))
+    block = weakref.ref(block_of(result, 0, "self", "test"))
     del result
     gc.collect()
-    assert kept() is None
+    assert block() is None
 
 
 def test_the_inputs_of_blocks_are_kept_for_the_last_short_texts_as_the_model_read_them() -> None:
@@ -295,9 +295,9 @@ def test_the_inputs_of_blocks_are_kept_for_the_last_short_texts_as_the_model_rea
     first, *_, last = [capture(result, "self", "test") for result in traces]
     assert len(runs) == 1  # for the first, whose inputs made room for those of the fifth
     for layer in (0, 1):
-        again, kept = first.layers[layer], last.layers[layer]
-        torch.testing.assert_close(kept.hidden, again.hidden, rtol=0, atol=0)
-        torch.testing.assert_close(kept.output, again.output, rtol=0, atol=0)
+        again, recorded = first.layers[layer], last.layers[layer]
+        torch.testing.assert_close(recorded.hidden, again.hidden, rtol=0, atol=0)
+        torch.testing.assert_close(recorded.output, again.output, rtol=0, atol=0)
 
 
 def test_a_changed_model_reads_a_short_text_again() -> None:

@@ -46,18 +46,18 @@ def test_text_models(family: str, dtype: torch.dtype, blocks: list[int]) -> None
         assert_same_but_for_rounding(result, expected)
 
 
-def assert_same_but_for_rounding(found: Any, expected: Any) -> None:
-    """Assert that at most one weight in a thousand differs, by one unit in the last place of bfloat16.
+def assert_same_but_for_rounding(actual: Any, expected: Any) -> None:
+    """Assert that at most one weight in a thousand differs, by a unit in the last digit of bfloat16.
 
     On some processors, a product in bfloat16 adds up in an order that depends on its number of rows.
     """
-    assert found.n_layers("self") == len(expected.attentions) > 0
+    assert actual.n_layers("self") == len(expected.attentions) > 0
     for layer, weights in enumerate(expected.attentions):
-        ours, theirs = found.attention_layer(layer, "self"), weights[0].float()
+        ours, theirs = actual.attention_layer(layer, "self"), weights[0].float()
         torch.testing.assert_close(ours, theirs, rtol=2**-7, atol=0)
         assert (ours != theirs).float().mean() < 1e-3
-    if found.logits is not None:
-        torch.testing.assert_close(found.logits, expected.logits[0], rtol=2**-6, atol=1e-2)
+    if actual.logits is not None:
+        torch.testing.assert_close(actual.logits, expected.logits[0], rtol=2**-6, atol=1e-2)
 
 
 def test_double_precision(request: pytest.FixtureRequest) -> None:
@@ -156,11 +156,11 @@ def test_weights_that_gradients_compute_again(
         options = {"rule": "cp_lrp"} if method == "cp_lrp" else {}
         return explain(result, lambda outputs: outputs[0][:, -1].sum(-1), force=True, **options).values
 
-    kept = explained()
+    stored = explained()
     monkeypatch.setattr(attention_function, "AGAIN_BYTES", 0)
     monkeypatch.setattr(attention_function, "LONG_BYTES", 0)
     again = explained()
-    assert abs(again - kept).max() < 1e-5 * abs(kept).max()
+    assert abs(again - stored).max() < 1e-5 * abs(stored).max()
 
 
 def test_gradients_of_a_long_text_keep_no_weights(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -126,13 +126,13 @@ def test_threads_get_their_own_numbers() -> None:
 
 def test_layers_may_be_read_from_many_threads() -> None:
     result = trace(tiny.build(tiny.TEXT["BERT"]), None, IDS)
-    kept: list[Any] = []
-    threads = [threading.Thread(target=lambda: kept.append(result.attention_layer(0))) for _ in range(8)]
+    layers: list[Any] = []
+    threads = [threading.Thread(target=lambda: layers.append(result.attention_layer(0))) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len({k.data_ptr() for k in kept}) == 1
+    assert len({k.data_ptr() for k in layers}) == 1
 
 
 def test_another_threads_forward_is_not_recorded() -> None:
@@ -159,9 +159,9 @@ def test_edits_reach_the_output_and_the_record() -> None:
     with borrowed(model) as twin, recording(twin, [silence]) as session:
         edited = twin(ids).logits
     assert not torch.allclose(edited, plain)
-    kept = session.calls[1].weights
-    assert kept is not None
-    assert not kept.any()
+    silenced = session.calls[1].weights
+    assert silenced is not None
+    assert not silenced.any()
     assert session.calls[0].weights is None
     torch.testing.assert_close(model(ids).logits, plain)
 
@@ -243,7 +243,7 @@ def test_accelerator() -> None:
 
 @pytest.fixture
 def heard() -> Iterator[io.StringIO]:
-    """What transformers' loggers say."""
+    """The messages of transformers' loggers."""
     said = io.StringIO()
     handler = logging.StreamHandler(said)
     logging.getLogger("transformers").addHandler(handler)

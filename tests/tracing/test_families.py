@@ -17,7 +17,7 @@ IDS = [5, 17, 31, 9, 44, 8, 23, 60, 11]
 
 
 def eager(model: Any, **inputs: Any) -> Any:
-    """Return what transformers itself reports under eager attention.
+    """Return the attention that transformers itself reports under eager attention.
 
     Set on each config by hand: `set_attn_implementation` misses T5's stacks in transformers 5.15 to 5.19.
     """
@@ -32,11 +32,11 @@ def eager(model: Any, **inputs: Any) -> Any:
     return outputs
 
 
-def assert_same(found: Any, stack: str, expected: Any) -> None:
-    """Assert that every layer of a stack equals what was expected, to the last bit."""
-    assert found.n_layers(stack) == len(expected) > 0
+def assert_same(actual: Any, stack: str, expected: Any) -> None:
+    """Assert that every layer of a stack is as expected, to the last bit."""
+    assert actual.n_layers(stack) == len(expected) > 0
     for layer, weights in enumerate(expected):
-        assert torch.equal(found.attention_layer(layer, stack), weights[0].float())
+        assert torch.equal(actual.attention_layer(layer, stack), weights[0].float())
 
 
 @pytest.mark.parametrize("family", tiny.TEXT)
@@ -191,8 +191,8 @@ def softmax_in_windows(module: Any, states: torch.Tensor, reach: int, seen: list
     def heads(layer: Any) -> torch.Tensor:
         return layer(states).unflatten(-1, (4, -1)).transpose(0, 1)
 
-    places = torch.arange(len(states))
-    near = (places[:, None] - places).abs() <= reach
+    positions = torch.arange(len(states))
+    near = (positions[:, None] - positions).abs() <= reach
     near[:, seen] = True
     scale = module.head_dim**-0.5
     scores = heads(module.query) @ heads(module.key).mT * scale
@@ -207,7 +207,7 @@ def softmax_in_windows(module: Any, states: torch.Tensor, reach: int, seen: list
 )
 @pytest.mark.parametrize("length", [7, 10, 23])
 def test_attention_in_windows_is_shown_from_token_to_token(head: str, n_global: int, length: int) -> None:
-    # In a classifier's window of 8 beside one token that all see, 10 tokens have 10 columns.
+    # In a classifier's window of 8 beside a token that all see, 10 tokens have 10 columns.
     model = windowed(head)
     ids = [0, 5, 6, 2, 2, 8, *range(20, 20 + length - 7), 2]
     result = trace(model, None, ids)

@@ -1,4 +1,4 @@
-"""Which modules return a map of the picture, and that its places are listed row by row."""
+"""Which modules return a map of the picture, and that its cells are listed row by row."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ def test_painting_one_place_changes_that_place_of_the_last_map_most(
     family: str, cell: tuple[int, int]
 ) -> None:
     model = of_family(family)
-    kept: list[torch.Tensor] = []
+    outputs: list[torch.Tensor] = []
     pixels = noise()[None]
     with torch.no_grad(), watching_maps(model, (64, 64)) as maps:
         model(pixels)
     rows, columns = maps[-1].grid
     module = model.get_submodule(maps[-1].name)
-    module.register_forward_hook(lambda *call: kept.append(call[2].detach()))
+    module.register_forward_hook(lambda *call: outputs.append(call[2].detach()))
     painted = pixels.clone()
     high, wide = 64 // rows, 64 // columns
     down, across = cell[0] * rows // 4, cell[1] * columns // 4
@@ -29,10 +29,10 @@ def test_painting_one_place_changes_that_place_of_the_last_map_most(
     with torch.no_grad():
         model(pixels)
         model(painted)
-    change = as_map(kept[1] - kept[0], (64, 64), places=True)
+    change = as_map(outputs[1] - outputs[0], (64, 64), places=True)
     assert change is not None
     result = divmod(int(change.norm(dim=1).argmax()), columns)
-    # What a place reads of the picture may have its middle in the next one.
+    # The field of a cell may have its middle in the next cell.
     assert max(abs(result[0] - down), abs(result[1] - across)) <= (family in ("ResNet", "SegFormer"))
 
 

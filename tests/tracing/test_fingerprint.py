@@ -1,4 +1,4 @@
-"""Fingerprints: of weights and of what ids follow from, wherever they lie."""
+"""Fingerprints: of weights and of vocabularies and options, wherever they lie."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_weights_that_are_packed_count() -> None:
         with torch.no_grad():
             model.classifier.weight.mul_(1 + torch.arange(3)[:, None] * seed)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # torch moves this to a package of its own
+            warnings.simplefilter("ignore")  # torch moves this to another package
             prints.append(fingerprint_of(torch.ao.quantization.quantize_dynamic(model, {torch.nn.Linear})))
     assert prints[0] == prints[1] != prints[2]
 
@@ -93,11 +93,11 @@ def test_what_changes_ids_makes_another_tokenizer(folder: Path) -> None:
 
 
 class Spaces:
-    """A slow tokenizer, of a reader's own."""
+    """A user's slow tokenizer."""
 
-    def __init__(self, words: list[str], place: str) -> None:
-        self.words, self.name_or_path = words, place
-        self.init_kwargs = {"vocab_file": place, "name_or_path": place, "lower": True}
+    def __init__(self, words: list[str], path: str) -> None:
+        self.words, self.name_or_path = words, path
+        self.init_kwargs = {"vocab_file": path, "name_or_path": path, "lower": True}
 
     def get_vocab(self) -> dict[str, int]:
         return {word: at for at, word in enumerate(self.words)}
@@ -107,8 +107,8 @@ class Spaces:
 
 
 def test_a_slow_tokenizer_is_its_vocabulary_and_options() -> None:
-    one, moved = Spaces(["a", "b"], "here"), Spaces(["a", "b"], "there")
-    assert tokenizer_fingerprint(one) == tokenizer_fingerprint(moved)
-    assert tokenizer_fingerprint(one) != tokenizer_fingerprint(Spaces(["b", "a"], "here"))
+    tokenizer, moved = Spaces(["a", "b"], "here"), Spaces(["a", "b"], "there")
+    assert tokenizer_fingerprint(tokenizer) == tokenizer_fingerprint(moved)
+    assert tokenizer_fingerprint(tokenizer) != tokenizer_fingerprint(Spaces(["b", "a"], "here"))
     moved.init_kwargs["lower"] = False
-    assert tokenizer_fingerprint(one) != tokenizer_fingerprint(moved)
+    assert tokenizer_fingerprint(tokenizer) != tokenizer_fingerprint(moved)

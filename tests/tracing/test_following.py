@@ -28,26 +28,26 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    Places = Callable[[torch.Tensor], torch.Tensor]
+    Values = Callable[[torch.Tensor], torch.Tensor]
 
 KEY, HEAD = 3, 1
 HEADS, DIM = 4, 8
-# In float32, between our product and one of torch that sums in another order.
+# In float32, between our product and torch's, which sums in another order.
 CLOSE = {"rtol": 1e-4, "atol": 2e-6}
 
 
-def by_heads(parts: int, part: int) -> Places:
+def by_heads(parts: int, part: int) -> Values:
     """Return the values in a fused projection [batch, token, head * part * dim]."""
     return lambda fused: fused.unflatten(-1, (HEADS, parts, DIM))[..., part, :]
 
 
 def plain(projected: torch.Tensor) -> torch.Tensor:
-    """Return the values in a projection of their own."""
+    """Return the values in an unfused projection."""
     return projected
 
 
 # The value projection and the output projection of block N, and where the values stand in the former.
-HOOKS: dict[str, tuple[str, str, Places]] = {
+HOOKS: dict[str, tuple[str, str, Values]] = {
     "DeBERTa": (
         "deberta.encoder.layer.N.attention.self.value_proj",
         "deberta.encoder.layer.N.attention.output.dense",
@@ -64,7 +64,7 @@ HOOKS: dict[str, tuple[str, str, Places]] = {
         "transformer.h.N.self_attention.dense",
         by_heads(3, 2),
     ),
-    # One key/value head behind all queries.
+    # A single key/value head behind all queries.
     "Falcon": (
         "transformer.h.N.self_attention.query_key_value",
         "transformer.h.N.self_attention.dense",
@@ -105,7 +105,7 @@ def without_head(_: nn.Module, args: tuple[torch.Tensor, ...]) -> tuple[torch.Te
     return (states, *args[1:])
 
 
-# What eager attention of Falcon returns is without a causal mask in transformers 5.24.
+# Eager attention of Falcon returns weights without a causal mask in transformers 5.24.
 @pytest.mark.parametrize("family", [family for family in tiny.OUTSIDE if family != "Falcon"])
 def test_weights_are_those_that_the_model_returns(family: str) -> None:
     model = built(family)
@@ -135,11 +135,11 @@ def test_a_fused_kernel_is_recorded_with_its_queries_and_keys() -> None:
 
 @pytest.mark.parametrize("family", HOOKS)
 def test_editing_values_is_a_hook_on_their_projection(family: str) -> None:
-    model, (path, _, places) = built(family), HOOKS[family]
+    model, (path, _, values) = built(family), HOOKS[family]
 
     def zero(_: nn.Module, __: Any, output: torch.Tensor) -> torch.Tensor:
         output = output.clone()
-        places(output)[:, KEY] = 0
+        values(output)[:, KEY] = 0
         return output
 
     for layer in range(2):
@@ -179,7 +179,7 @@ def test_an_ablated_head_is_one_whose_output_is_zero(family: str) -> None:
 
 
 def test_heads_and_values_of_a_model_without_projections_to_hook() -> None:
-    """XLNet multiplies with matrices: its own function of queries, keys and values is wrapped."""
+    """XLNet multiplies with matrices: its function of queries, keys and values is wrapped."""
     model = built("XLNet")
     traced = aw.trace(model, None, IDS)
     for layer in range(2):
@@ -263,7 +263,7 @@ def test_a_part_of_a_model_is_changed_too() -> None:
 
 @pytest.mark.parametrize("family", HOOKS)
 def test_value_zeroing_moves_tokens_as_the_hook_does(family: str) -> None:
-    model, (path, _, places) = built(family), HOOKS[family]
+    model, (path, _, values) = built(family), HOOKS[family]
     zeroed = aw.value_zeroing(aw.trace(model, None, IDS), normalize=False, layers=1)
     states: list[torch.Tensor] = []
     model.get_submodule(path[: path.index("N")] + "1").register_forward_hook(
@@ -272,7 +272,7 @@ def test_value_zeroing_moves_tokens_as_the_hook_does(family: str) -> None:
 
     def zero(_: nn.Module, __: Any, output: torch.Tensor) -> torch.Tensor:
         output = output.clone()
-        places(output)[:, KEY] = 0
+        values(output)[:, KEY] = 0
         return output
 
     logits_of(model)
@@ -517,7 +517,7 @@ def squeezebert() -> Any:
 
 
 def test_states_that_convolutions_read_have_their_tokens_last() -> None:
-    """SqueezeBERT's blocks pass [batch, width, token], and return scores in the place of weights."""
+    """SqueezeBERT's blocks pass [batch, width, token], and return scores instead of weights."""
     model = squeezebert()
     result = aw.trace(model, None, IDS)
     with torch.no_grad():

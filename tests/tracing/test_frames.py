@@ -1,4 +1,4 @@
-"""Frames of a sound are named after the time at which they hear it; padding is known as such."""
+"""Frames of a sound are named after the time at which they hear it; padding is named as such."""
 
 from __future__ import annotations
 
@@ -79,18 +79,18 @@ def noise(count: int, seed: int = 1) -> torch.Tensor:
 
 
 def states(model: Any, wave: torch.Tensor) -> torch.Tensor:
-    """Return what the first layer reads, [frame, number]."""
+    """Return the inputs of the first layer, [frame, number]."""
     layers = next(
         module
         for module in model.modules()
         if isinstance(module, torch.nn.ModuleList) and _is_layer(module[0])
     )
-    held: list[torch.Tensor] = []
-    hook = layers[0].register_forward_pre_hook(lambda _, given: held.append(given[0][0]))
+    inputs: list[torch.Tensor] = []
+    hook = layers[0].register_forward_pre_hook(lambda _, given: inputs.append(given[0][0]))
     with torch.no_grad():
         model(input_values=wave[None])
     hook.remove()
-    return held[0]
+    return inputs[0]
 
 
 def _is_layer(module: Any) -> bool:
@@ -100,9 +100,7 @@ def _is_layer(module: Any) -> bool:
 def without_neighbours(model: Any) -> Any:
     """Return the model without its convolution over frames, in which positions are learned."""
     for name, weights in model.named_parameters():
-        if "pos_conv" in name and not name.endswith(
-            "original1"
-        ):  # a direction, which has a length of its own
+        if "pos_conv" in name and not name.endswith("original1"):  # a direction, which has another length
             weights.data.zero_()
     return model
 

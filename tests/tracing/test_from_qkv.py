@@ -84,9 +84,9 @@ def test_heads_take_their_columns_in_order():
     assert both.n_heads() == 2
     assert tuple(both.head_outputs.shape) == (2, 5, 2)
     for head, (qk, v) in enumerate([(slice(0, 4), slice(0, 2)), (slice(4, 8), slice(2, 4))]):
-        one = aw.from_qkv(embedded, query[:, qk], key[:, qk], value[:, v])
-        np.testing.assert_allclose(both.attention_layer(0)[head], one.attention_layer(0)[0], rtol=1e-12)
-        np.testing.assert_allclose(both.head_outputs[head], one.head_outputs[0], rtol=1e-12)
+        alone = aw.from_qkv(embedded, query[:, qk], key[:, qk], value[:, v])
+        np.testing.assert_allclose(both.attention_layer(0)[head], alone.attention_layer(0)[0], rtol=1e-12)
+        np.testing.assert_allclose(both.head_outputs[head], alone.head_outputs[0], rtol=1e-12)
 
 
 def test_what_is_given_is_copied():
@@ -167,8 +167,8 @@ def test_additive_heads_take_their_weights_in_order():
     embedded, query, key, weights = draw(size=(4, 5)), draw(size=(5, 6)), draw(size=(5, 6)), draw(size=6)
     both = aw.from_qkv(embedded, query, key, heads=2, score="additive", v_a=weights)
     for head, part in enumerate([slice(0, 3), slice(3, 6)]):
-        one = aw.from_qkv(embedded, query[:, part], key[:, part], score="additive", v_a=weights[part])
-        np.testing.assert_allclose(both.attention_layer(0)[head], one.attention_layer(0)[0], rtol=1e-12)
+        alone = aw.from_qkv(embedded, query[:, part], key[:, part], score="additive", v_a=weights[part])
+        np.testing.assert_allclose(both.attention_layer(0)[head], alone.attention_layer(0)[0], rtol=1e-12)
     rows = both.attention_rows(0, [1], [2, 0])
     np.testing.assert_array_equal(rows[0], both.attention_layer(0)[1][[2, 0]])
 
@@ -207,7 +207,7 @@ def test_what_heads_write_needs_values():
 
 
 def recurrence(states, rule, beta, decay, scale=1.0):
-    """The outputs of one head, by the state after every token."""
+    """The outputs of a head, by the state after every token."""
     query, key, value = (np.array(E) @ np.array(weights) for weights in states)
     state = np.zeros((value.shape[1], key.shape[1]))
     outputs = []
@@ -237,7 +237,7 @@ def test_a_rule_gives_the_outputs_of_its_recurrence(rule, options):
 
 
 def test_a_delta_rule_of_three_tokens_by_hand():
-    # The third key is the first one again: it replaces three quarters of what is there.
+    # The third key is the first again: it replaces three quarters of the stored value.
     trace = aw.from_qkv(np.eye(2)[[0, 1, 0]], np.eye(2), np.eye(2), np.eye(2), rule=("delta", {"beta": 0.75}))
     np.testing.assert_allclose(
         aw.mixing(trace, "kernel").matrix(0, 0), [[0.75, 0, 0], [0, 0.75, 0], [0.75 * 0.25, 0, 0.75]]

@@ -27,27 +27,27 @@ MIXED = hf.Gemma3TextConfig(
 
 
 def fused(model: Any, *texts: Any, **options: Any) -> Any:
-    """Return a trace of a text that is taken for a very long one."""
+    """Return a trace of a text that is taken for a very long text."""
     with pytest.MonkeyPatch.context() as patch:
         for name in ("LONG_BYTES", "LONG_MASK"):
             patch.setattr(attention_function, name, 0)
         return trace(model, None, *texts, **options)
 
 
-def kept_mask(found: Any, layer: int = 0, stack: str = "self") -> Any:
-    return found.stack_table[stack].layers[layer].settings()["mask"]
+def kept_mask(trace: Any, layer: int = 0, stack: str = "self") -> Any:
+    return trace.stack_table[stack].layers[layer].settings()["mask"]
 
 
-def assert_alike(found: Any, expected: Any) -> None:
+def assert_alike(actual: Any, expected: Any) -> None:
     """Assert that two traces have the same numbers but for rounding, and the same masks."""
     for stack in expected.stacks:
         for layer in range(expected.n_layers(stack)):
-            ours, theirs = (item.attention_layer(layer, stack) for item in (found, expected))
+            ours, theirs = (item.attention_layer(layer, stack) for item in (actual, expected))
             torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-6)
-            ours, theirs = (item.attention_settings(layer, stack)["mask"] for item in (found, expected))
+            ours, theirs = (item.attention_settings(layer, stack)["mask"] for item in (actual, expected))
             assert ours is theirs is None or torch.equal(*torch.broadcast_tensors(ours, theirs))
     if expected.logits is not None:
-        torch.testing.assert_close(found.logits, expected.logits, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(actual.logits, expected.logits, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("family", tiny.TEXT)
@@ -182,8 +182,8 @@ def test_blocks_that_run_again_an_intervention_and_gradients_have_the_mask() -> 
 
 def test_the_memory_that_is_asked_for_counts_no_mask(monkeypatch: pytest.MonkeyPatch) -> None:
     model = tiny.build(tiny.TEXT["Llama"])
-    one, two = ({"input_ids": torch.zeros((count, 61), dtype=torch.long)} for count in (1, 2))
-    before = [pass_memory.recording_bytes(model, inputs) for inputs in (one, two)]
+    short, long = ({"input_ids": torch.zeros((count, 61), dtype=torch.long)} for count in (1, 2))
+    before = [pass_memory.recording_bytes(model, inputs) for inputs in (short, long)]
     monkeypatch.setattr(pass_memory, "LONG_MASK", 0)
-    assert pass_memory.recording_bytes(model, one) == before[0] - 3 * 61**2 * 4
-    assert pass_memory.recording_bytes(model, two) == before[1]
+    assert pass_memory.recording_bytes(model, short) == before[0] - 3 * 61**2 * 4
+    assert pass_memory.recording_bytes(model, long) == before[1]

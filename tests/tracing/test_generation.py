@@ -1,4 +1,4 @@
-"""`max_new_tokens=` writes what the model finds most probable, whatever its options hold."""
+"""`max_new_tokens=` writes the most probable tokens, whatever the model's options are."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ LEFT_OVER = [
 
 
 def by_hand(model: Any, start: list[int], ends: tuple[int, ...] = (), **inputs: Any) -> list[int]:
-    """Return ids that a loop of passes finds, each the most probable; `start` is what is there already."""
+    """Return ids that a loop of passes gives, each the most probable; `start` are the ids before them."""
     ids = list(start)
-    own = "decoder_input_ids" if inputs else "input_ids"
+    argument = "decoder_input_ids" if inputs else "input_ids"
     while len(ids) < len(start) + NEW and (len(ids) == len(start) or ids[-1] not in ends):
         with torch.no_grad():
-            logits = model(**inputs, **{own: torch.tensor([ids])}).logits[0, -1]
+            logits = model(**inputs, **{argument: torch.tensor([ids])}).logits[0, -1]
         for name in ("suppress_tokens", "bad_words_ids"):
             logits[torch.tensor(getattr(model.generation_config, name) or [], dtype=int).flatten()] = -1e9
         forced = model.generation_config.forced_bos_token_id
@@ -60,8 +60,8 @@ def test_left_over_options_change_nothing(left: dict[str, Any]) -> None:
     assert result.input_ids.tolist() == expected
     assert result.boundary == len(IDS)
     assert model.generation_config.to_dict() == before
-    (one,) = aw.continuations(trace(model, None, IDS), max_new_tokens=NEW)
-    assert list(one.ids) == expected[len(IDS) :]
+    (continuation,) = aw.continuations(trace(model, None, IDS), max_new_tokens=NEW)
+    assert list(continuation.ids) == expected[len(IDS) :]
 
 
 def test_what_ends_a_text_still_ends_it() -> None:

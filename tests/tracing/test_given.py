@@ -1,4 +1,4 @@
-"""Anyone's numbers, in every shape people have them, and errors that say what came."""
+"""Anyone's numbers, in every shape people have them, and errors that name the input."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def stochastic(*shape: int, causal: bool = False) -> torch.Tensor:
         (lambda a: tuple(x.numpy() for x in a), "float32"),
         (lambda a: SimpleNamespace(attentions=tuple(a[:, None])), "float32"),
         (lambda a: SimpleNamespace(attentions=a.requires_grad_()), "float32"),
-        (lambda a: a.tolist(), "float64"),  # Python's own floats are
+        (lambda a: a.tolist(), "float64"),  # Python's floats are
         (lambda a: a.double(), "float64"),
         (lambda a: tuple(x.double().numpy() for x in a), "float64"),
         (lambda a: [a[0], *a[1:].double()], "float64"),
@@ -301,7 +301,7 @@ def test_a_cache_of_an_encoder_decoder_has_its_stacks(names: tuple[str, ...]) ->
 
 
 class Visited:
-    """nnsight's cache of modules: a table that has no items, whose entries hold what each module returned."""
+    """nnsight's cache of modules: a table that has no items, whose entries hold the output of each module."""
 
     def __init__(self, outputs: dict[str, Any]) -> None:
         self.outputs = outputs
@@ -314,7 +314,7 @@ class Visited:
 
 
 def visited(table: Any, family: str, implementation: str) -> tuple[Visited, Any]:
-    """Return what every module of a model returned, and the model's own output."""
+    """Return the outputs of every module of a model, and of the model."""
     model, outputs = tiny.build(table[family], implementation=implementation), {}
     for path, module in model.named_modules():
         if path:

@@ -1,4 +1,4 @@
-"""A user's own model behind given attention: every metric that permutes or removes, against brute force."""
+"""A user's model behind given attention: every metric that permutes or removes, against brute force."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ def rerun(weights, kept):
     there = torch.ones(len(TOKENS)) if kept is None else kept
     stays = there.detach() > 0
     embedded = (EMBEDDED * there[:, None])[stays]
-    own = SCORES[stays].softmax(-1) if weights is None else weights[0, 0, 0]
-    return own @ embedded
+    row = SCORES[stays].softmax(-1) if weights is None else weights[0, 0, 0]
+    return row @ embedded
 
 
-def own():
+def softmax_row():
     return SCORES.softmax(-1)
 
 
 @pytest.fixture
 def trace():
-    return aw.from_attentions(own(), key_tokens=TOKENS, rerun=rerun, classes=["negative", "positive"])
+    return aw.from_attentions(softmax_row(), key_tokens=TOKENS, rerun=rerun, classes=["negative", "positive"])
 
 
 def attention(trace):
@@ -44,7 +44,7 @@ def probabilities(logits):
 def test_it_predicts_and_has_attention(trace):
     assert trace.predictions_title == "class"
     assert trace.predictions(1)[0].label == "positive"
-    np.testing.assert_allclose(trace.logits, own() @ EMBEDDED, atol=1e-6)
+    np.testing.assert_allclose(trace.logits, softmax_row() @ EMBEDDED, atol=1e-6)
     assert trace.model is None
     with pytest.raises(ValueError, match="this trace has no model"):
         aw.saliency(trace)
@@ -52,9 +52,9 @@ def test_it_predicts_and_has_attention(trace):
 
 def test_permuted_and_uniform_attention_is_that_of_brute_force(trace):
     card = aw.evaluate.attention_permutation(trace, permutations=400)
-    plain = probabilities(own() @ EMBEDDED)
+    plain = probabilities(softmax_row() @ EMBEDDED)
     moved = [
-        abs(probabilities(own()[list(order)] @ EMBEDDED) - plain).sum() / 2
+        abs(probabilities(softmax_row()[list(order)] @ EMBEDDED) - plain).sum() / 2
         for order in permutations(range(4))
     ]
     uniform = abs(probabilities(EMBEDDED.mean(0)) - plain).sum() / 2
@@ -79,14 +79,16 @@ def test_removal_is_that_of_brute_force(trace, operator):
     drops = []
     for gone in range(4):
         left = [i for i in range(4) if i != gone]
-        drops.append(whole - probabilities(own()[left] / own()[left].sum() @ EMBEDDED[left])[1])
+        drops.append(
+            whole - probabilities(softmax_row()[left] / softmax_row()[left].sum() @ EMBEDDED[left])[1]
+        )
     result = aw.evaluate.faithfulness(
         trace,
         {"drops": attention(trace)},
         removal=aw.evaluate.Removal(operator, thresholds=[0.25], oracle=None),
         metrics="comprehensiveness",
     )
-    assert result.mean[0, 0, 0] == pytest.approx(drops[int(own().argmax())], abs=1e-6)
+    assert result.mean[0, 0, 0] == pytest.approx(drops[int(softmax_row().argmax())], abs=1e-6)
     assert np.isfinite(card.mean[:, 0]).any()
 
 
@@ -94,8 +96,8 @@ def test_gradients_reach_tokens_through_what_is_kept(trace):
     card = aw.evaluate.importance_correlation(
         trace, attention(trace), removal=aw.evaluate.Removal("delete", draws=5)
     )
-    slopes = (own()[:, None] * EMBEDDED)[:, 1].abs().numpy()
-    order = np.argsort(np.argsort(slopes)), np.argsort(np.argsort(own().numpy()))
+    slopes = (softmax_row()[:, None] * EMBEDDED)[:, 1].abs().numpy()
+    order = np.argsort(np.argsort(slopes)), np.argsort(np.argsort(softmax_row().numpy()))
     pairs = [(i, j) for i in range(4) for j in range(i)]
     signs = [np.sign((order[0][i] - order[0][j]) * (order[1][i] - order[1][j])) for i, j in pairs]
     assert card.mean[0, 0, 0] == pytest.approx(np.mean(signs))
@@ -141,18 +143,18 @@ def test_a_translation_keeps_its_rows():
 def test_what_does_not_fit_is_refused():
     give = {"key_tokens": TOKENS}
     with pytest.raises(TypeError, match="rerun must be a function"):
-        aw.from_attentions(own(), rerun=3, **give)
+        aw.from_attentions(softmax_row(), rerun=3, **give)
     with pytest.raises(TypeError, match="rerun returned a float"):
-        aw.from_attentions(own(), rerun=lambda w, k: 1.0, **give)
+        aw.from_attentions(softmax_row(), rerun=lambda w, k: 1.0, **give)
     with pytest.raises(ValueError, match="differs from rerun"):
-        aw.from_attentions(own().flip(0), rerun=rerun, **give)
+        aw.from_attentions(softmax_row().flip(0), rerun=rerun, **give)
     with pytest.raises(ValueError, match="classes has 3 names"):
-        aw.from_attentions(own(), rerun=rerun, classes=["a", "b", "c"], **give)
+        aw.from_attentions(softmax_row(), rerun=rerun, classes=["a", "b", "c"], **give)
     with pytest.raises(ValueError, match="classes name the logits"):
-        aw.from_attentions(own(), classes=["a", "b"], **give)
+        aw.from_attentions(softmax_row(), classes=["a", "b"], **give)
     with pytest.raises(ValueError, match="not finite"):
-        aw.from_attentions(own(), rerun=lambda w, k: torch.tensor([np.nan, 1.0]), **give)
-    trace = aw.from_attentions(own(), rerun=lambda w, k: rerun(w, k).detach(), **give)
+        aw.from_attentions(softmax_row(), rerun=lambda w, k: torch.tensor([np.nan, 1.0]), **give)
+    trace = aw.from_attentions(softmax_row(), rerun=lambda w, k: rerun(w, k).detach(), **give)
     with pytest.raises(ValueError, match="do not depend on `weights`"):
         aw.evaluate.adversarial_attention(trace, steps=1)
     with pytest.raises(ValueError, match="do not depend on `kept`"):

@@ -1,6 +1,6 @@
 """Nothing copies a layer of attention from the model's device that a view does not show.
 
-An accelerator's numbers reach the host as numpy arrays alone: a count of what becomes one stands in for it.
+An accelerator's numbers reach the host as numpy arrays alone: a count of the conversions stands in for it.
 """
 
 from __future__ import annotations

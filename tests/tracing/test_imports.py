@@ -9,7 +9,7 @@ import pytest
 
 
 def imports_within(package: str) -> dict[str, set[str]]:
-    """What each module of a package imports of it, type-only imports left out."""
+    """The imports of each module of a package from it, without type-only imports."""
     graph = grimp.build_graph("attnwidgets", exclude_type_checking_imports=True, cache_dir=None)
     modules = {package} | graph.find_descendants(package)
     return {module: graph.find_modules_directly_imported_by(module) & modules for module in modules}

@@ -1,4 +1,4 @@
-"""A trace keeps the picture or the sound that was given, and what the model saw and heard of it."""
+"""A trace keeps the picture or the sound that was given, and the model's view of it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def processor(kind: str, **options: Any) -> Any:
     return (getattr(hf, f"{kind}Pil", None) or getattr(hf, kind))(**options)
 
 
-# By what they do to a picture that is wider than high.
+# By their treatment of a picture that is wider than high.
 PROCESSORS = {
     "stretched": lambda: processor("ViTImageProcessor", size={"height": SIDE, "width": SIDE}),
     "cut": lambda: processor(
@@ -51,7 +51,7 @@ def noise(rows: int, columns: int, channels: int = 3) -> np.ndarray:
 
 
 def picture_of(read: Any, image: np.ndarray) -> Any:
-    """Return what a trace keeps of a picture, of a model for 224 x 224 pixels."""
+    """Return the stored picture of a trace of a model for 224 x 224 pixels."""
     options = {**tiny.SMALL, "image_size": 224, "patch_size": 56}
     return trace(tiny.build(lambda: hf.ViTModel(hf.ViTConfig(**options))), read, image=image).picture
 
@@ -142,8 +142,8 @@ def test_what_is_transparent_is_white_and_said_to_be(vit: Any) -> None:
 def test_pictures_without_colour_and_of_one_pixel_are_read(vit: Any) -> None:
     grey = trace(vit, PROCESSORS["stretched"](), image=noise(SIDE, SIDE)[..., 0])
     assert np.ptp(grey.picture.seen, axis=-1).max() == 0
-    one = trace(vit, PROCESSORS["stretched"](), image=np.full((1, 1, 3), 200, np.uint8))
-    assert set(one.picture.seen.flatten()) == {200}
+    point = trace(vit, PROCESSORS["stretched"](), image=np.full((1, 1, 3), 200, np.uint8))
+    assert set(point.picture.seen.flatten()) == {200}
 
 
 def test_pixels_that_are_no_numbers_are_refused(vit: Any) -> None:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from attnwidgets.tracing.trace import Trace
 
 IDS = [21, 34, 55, 47, 90, 63, 21, 30, 44, 70, 12, 9, 77]
-# transformers compiles a kernel of RWKV in a process of its own.
+# transformers compiles a kernel of RWKV in another process.
 RWKV = pytest.param("rwkv", marks=pytest.mark.slow)
 KINDS = [
     *("mamba", "jamba", "zamba", "mamba2", "bamba", "falcon_h1", "granitemoehybrid", "nemotron_h"),
@@ -91,7 +91,7 @@ def test_what_tokens_add_and_the_biases_add_up_to_the_output(name: str, length: 
 
 
 def test_a_text_may_be_shorter_than_its_convolution_reaches() -> None:
-    """Granite's model fills up what is convolved, in front of the text."""
+    """Granite's model pads the convolution, in front of the text."""
     whole = traced("granitemoehybrid")
     short = aw.trace(tiny("granitemoehybrid"), None, input_ids=IDS[:2])
     kernel, norms = (aw.mixing(short, measure).layer(0) for measure in ("kernel", "norm"))
@@ -115,7 +115,7 @@ def test_alpha_is_what_the_kernel_returns_for_unit_values(name: str) -> None:
         output = go_on(**arguments)
         if kernel != CONVOLUTION and not kernels:
             kernels.append(read_call(kernel, arguments, output).kernel)
-            # Without its gate, which multiplies what alpha gives.
+            # Without its gate, which multiplies alpha's term.
             plain = arguments | ({"z": None} if "z" in arguments else {})
             values = arguments[VALUES[kernel]]
             axis = values.dim() - 1 if kernel == "mamba_selective_scan" else 1
@@ -205,7 +205,7 @@ def test_attention_that_no_description_fits_is_measured(name: str) -> None:
     trace = traced(name)
     values = aw.attention_norm(trace, "res")
     assert values.layers == trace.layers()
-    # What tokens add and the biases are the update that the block's attention makes.
+    # The tokens' terms and the biases are the update that the block's attention makes.
     run = _run(trace, "self", "a test")[0]
     added = run.total(range(len(IDS)), constant=True)
     if run.norms[0] is None:
@@ -332,7 +332,7 @@ def test_models_of_one_file_run_beside_each_other() -> None:
 
 @pytest.mark.slow
 def test_a_token_shift_that_is_not_recorded_is_named_and_measures_of_several_layers_are_refused() -> None:
-    """RWKV's feed-forward layers read each token mixed with the one before."""
+    """RWKV's feed-forward layers read each token mixed with the token before."""
     trace = traced("rwkv")
     assert trace.anatomy.stacks["self"][1].kinds == "recurrence and token shift"
     said = "how blocks 0 to 2 (token shift) mix tokens is not recorded"
@@ -346,7 +346,7 @@ def test_a_token_shift_that_is_not_recorded_is_named_and_measures_of_several_lay
             UnsupportedModelError, match=r"\(token shift\) mix tokens is not recorded(?!: partial)"
         ):
             getattr(aw, name)(trace)
-    # The shift is there: the token before changes what a feed-forward layer returns.
+    # The shift is there: the token before changes the output of a feed-forward layer.
     layer = trace.model.rwkv.blocks[1].feed_forward
     states = torch.randn(1, 4, trace.model.config.hidden_size, generator=torch.Generator().manual_seed(0))
     with no_grad():
@@ -360,7 +360,7 @@ def test_a_token_shift_that_is_not_recorded_is_named_and_measures_of_several_lay
 
 
 def differential() -> tuple[Trace, Any, dict[str, torch.Tensor]]:
-    """A trace of DiffLlama, its last attention, and what that module and its parts read and returned."""
+    """A trace of DiffLlama, its last attention, and the inputs and outputs of that module and its parts."""
     model = copy.deepcopy(tiny("diffllama"))
     for block in model.model.layers:
         block.self_attn.q_proj.weight.data *= 10  # softmaxes so sharp that differences are negative
@@ -386,12 +386,12 @@ def subtracted(trace: Trace, module: Any) -> torch.Tensor:
         (getattr(module, f"lambda_q{i}") * getattr(module, f"lambda_k{i}")).sum().exp() for i in (1, 2)
     )
     factor = (first - second + module.lambda_init).detach()
-    one, other = trace.attention_layer(1).chunk(2)
-    return one - factor * other
+    first_half, second_half = trace.attention_layer(1).chunk(2)
+    return first_half - factor * second_half
 
 
 def doubled(module: Any, seen: dict[str, torch.Tensor]) -> torch.Tensor:
-    """Return the values that a pair of heads reads [head, key, 2 dim]: of one key head from each half."""
+    """Return the values that a pair of heads reads [head, key, 2 dim]: of a key head from each half."""
     values = seen["values"].unflatten(-1, (-1, module.head_dim)).transpose(0, 1)
     return torch.cat(values.chunk(2), -1).repeat_interleave(module.num_key_value_groups, 0)
 
@@ -410,7 +410,7 @@ def test_heads_of_differential_attention_are_the_differences_that_the_model_uses
             refused(maps)
     with pytest.raises(ValueError, match="signed map"):
         aw.rollout(maps)
-    # Attention is that of the softmaxes, and says so; what the differences add does not.
+    # Attention is that of the softmaxes, and says so; measures of the differences do not.
     assert "subtracts those of one half" in aw.attention(trace).warning
     assert "subtracts" not in maps.warning
     ((*group, why),) = maps.provenance["mixers"]["1"]
@@ -428,7 +428,7 @@ def test_what_differential_attention_adds_is_its_output(length: int) -> None:
 
 def test_norms_and_value_zeroing_of_differential_attention_are_by_the_differences() -> None:
     trace, module, seen = differential()
-    # The norm after the difference, held fixed, and its factor of 1 - lambda_init.
+    # The norm after the difference, with a fixed deviation, and its factor of 1 - lambda_init.
     row = seen["normed"] / seen["mixed"] * (1 - module.lambda_init)  # [query, head, channel]
     inner = (
         subtracted(trace, module)[..., None] * doubled(module, seen)[:, None]

@@ -25,7 +25,7 @@ def tokenizer() -> Any:
 
 
 def elements(trace: Any) -> dict[str, str]:
-    """Return the text of each element of the unit passage, without special ones."""
+    """Return the text of each element of the unit passage, without special elements."""
     unit = trace.units["passage"]
     return {
         label: "".join(trace.tokens[i] for i in span).replace("␣", " ").replace("↵", "\n").strip()

@@ -1,4 +1,4 @@
-"""Every place of a picture's tower is named after the patch that it holds."""
+"""Every position of a picture's tower is named after its patch."""
 
 from __future__ import annotations
 
@@ -18,46 +18,46 @@ if TYPE_CHECKING:
 
 
 def traced(family: str) -> Any:
-    one = PICTURES[family]
-    return one.trace_of(tiny.build(one.make), one.picture())
+    entry = PICTURES[family]
+    return entry.trace_of(tiny.build(entry.make), entry.picture())
 
 
 @pytest.mark.parametrize("family", PICTURES)
 def test_the_place_that_is_named_after_a_patch_changes_when_it_is_painted(family: str) -> None:
-    one = PICTURES[family]
-    model = tiny.build(one.make)
-    result = one.trace_of(model, one.picture())
-    for axis in result.axes(one.stack):
+    entry = PICTURES[family]
+    model = tiny.build(entry.make)
+    result = entry.trace_of(model, entry.picture())
+    for axis in result.axes(entry.stack):
         patches = axis.units["patch"]
-        assert patches.grid == one.grid
-        assert patches.labels[: len(one.before)] == one.before
-        assert patches.labels[len(patches) - len(one.after) :] == one.after
+        assert patches.grid == entry.grid
+        assert patches.labels[: len(entry.before)] == entry.before
+        assert patches.labels[len(patches) - len(entry.after) :] == entry.after
         assert patches.special == tuple(cell is None for cell in patches.cells)
-    rows, columns = one.grid
+    rows, columns = entry.grid
     for row in range(rows):
         for column in range(columns):
-            place = one.changed(model, result, row, column)
-            assert patches.labels[place] == f"{row},{column}"
-            assert patches.cells[place] == row * columns + column
+            position = entry.changed(model, result, row, column)
+            assert patches.labels[position] == f"{row},{column}"
+            assert patches.cells[position] == row * columns + column
 
 
 @pytest.mark.parametrize(
     ("family", "merged"), [("LLaVA", 1), ("PaliGemma", 1), ("Idefics 3", 2), ("Qwen2-VL", 2)]
 )
 def test_a_picture_inside_a_text_is_named_by_patches(family: str, merged: int) -> None:
-    one = PICTURES[family]
-    model = tiny.build(one.make)
-    result = one.trace_of(model, one.picture())
+    entry = PICTURES[family]
+    model = tiny.build(entry.make)
+    result = entry.trace_of(model, entry.picture())
     for name in ("token", "word"):
         unit = result.units[name]
-        assert unit.grid == (one.grid[0] // merged, one.grid[1] // merged)
+        assert unit.grid == (entry.grid[0] // merged, entry.grid[1] // merged)
         inside = [index for index, cell in enumerate(unit.cells) if cell is not None]
-        assert [unit.cells[place] for place in inside] == list(range(len(inside)))
-        assert not any(unit.special[place] for place in inside)
+        assert [unit.cells[position] for position in inside] == list(range(len(inside)))
+        assert not any(unit.special[position] for position in inside)
     for row in range(unit.grid[0]):
         for column in range(unit.grid[1]):
-            place = one.changed(model, result, row * merged, column * merged, "text")
-            assert result.tokens[place] == f"{row},{column}"
+            position = entry.changed(model, result, row * merged, column * merged, "text")
+            assert result.tokens[position] == f"{row},{column}"
 
 
 def test_detection_tokens_of_a_decoder_and_queries_of_a_bridge_are_named() -> None:
@@ -101,10 +101,10 @@ def _joint() -> Pictures:
 
 
 @pytest.mark.parametrize(
-    ("one", "family"), [(_video(), "videomae"), (_joint(), "vilt")], ids=["video", "joint"]
+    ("entry", "family"), [(_video(), "videomae"), (_joint(), "vilt")], ids=["video", "joint"]
 )
-def test_an_unknown_layout_gives_numbers_and_says_so(one: Pictures, family: str) -> None:
-    result = one.trace_of(tiny.build(one.make), one.picture())
+def test_an_unknown_layout_gives_numbers_and_says_so(entry: Pictures, family: str) -> None:
+    result = entry.trace_of(tiny.build(entry.make), entry.picture())
     count = len(result.tokens)
     assert result.tokens == tuple(str(i) for i in range(count))
     said = f"the {count} places of stack 'self' are numbered: which of them are patches of the picture"
@@ -112,10 +112,10 @@ def test_an_unknown_layout_gives_numbers_and_says_so(one: Pictures, family: str)
 
 
 def test_a_picture_that_does_not_fit_its_family_gives_numbers() -> None:
-    one = PICTURES["ViT"]
-    model = tiny.build(one.make)
-    model.config.patch_size = SIDE // 2  # four times as many patches as there are places
-    result = one.trace_of(model, one.picture())
+    entry = PICTURES["ViT"]
+    model = tiny.build(entry.make)
+    model.config.patch_size = SIDE // 2  # four times as many patches as there are positions
+    result = entry.trace_of(model, entry.picture())
     assert result.tokens == tuple("0123456")
     assert "are numbered" in result.warning
 
@@ -129,9 +129,9 @@ def test_a_saved_map_keeps_its_patches(tmp_path: Path) -> None:
 
 
 def test_relevance_of_pixels_is_summed_over_the_patch_that_holds_them() -> None:
-    one = PICTURES["YOLOS"]
-    model = tiny.build(one.make)
-    outcome = one.trace_of(model, one.picture())
+    entry = PICTURES["YOLOS"]
+    model = tiny.build(entry.make)
+    outcome = entry.trace_of(model, entry.picture())
     result = aw.lrp(outcome, lambda out: out.pred_boxes[:, 0, 0], at="input", unit="patch", force=True)
     assert result.source_unit.labels[-1] == "[DET2]"
     values = np.asarray(result.values)

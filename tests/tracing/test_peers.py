@@ -43,14 +43,14 @@ def loaded(saved: tuple[str, str], **options: Any) -> tuple[Any, Any]:
     return model, hf.AutoTokenizer.from_pretrained(folder)
 
 
-def assert_same(found: Any, expected: Any) -> None:
-    assert found.tokens == expected.tokens
+def assert_same(actual: Any, expected: Any) -> None:
+    assert actual.tokens == expected.tokens
     for stack in expected.stacks:
         for layer in range(expected.n_layers(stack)):
-            weights = found.attention_layer(layer, stack), expected.attention_layer(layer, stack)
+            weights = actual.attention_layer(layer, stack), expected.attention_layer(layer, stack)
             torch.testing.assert_close(*weights, atol=1e-6, rtol=0)
-    if found.model is not None:
-        torch.testing.assert_close(found.logits, expected.logits, atol=1e-6, rtol=0)
+    if actual.model is not None:
+        torch.testing.assert_close(actual.logits, expected.logits, atol=1e-6, rtol=0)
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -93,7 +93,7 @@ def test_a_transformer_bridge_is_the_model_it_was_built_around(saved: Any) -> No
         bridge.enable_compatibility_mode()
         with pytest.raises(TypeError, match="compatibility mode"):
             aw.trace(bridge, TEXT)
-        # Its patterns are the model's own still; its logits only up to a constant.
+        # Its patterns are still the model's; its logits only up to a constant.
         assert_same(aw.from_attentions(bridge.run_with_cache(TEXT)[1], tokens), result)
 
 

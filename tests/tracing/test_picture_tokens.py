@@ -26,8 +26,8 @@ def boxes_of(result: Any) -> tuple[list[str], list[Any]]:
         unit = result.axes("cross")[1].units["patch"]
         return list(unit.labels), list(unit.boxes)
     unit = result.axes(result.default_stack)[0].units["token"]
-    places = [i for i, number in enumerate(result.input_ids.tolist()) if number == IMAGE]
-    return [unit.labels[i] for i in places], [unit.boxes[i] for i in places]
+    positions = [i for i, number in enumerate(result.input_ids.tolist()) if number == IMAGE]
+    return [unit.labels[i] for i in positions], [unit.boxes[i] for i in positions]
 
 
 def changes(family: Family, model: Any, picture: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""What cannot be traced is refused in words, and half a character stops nothing."""
+"""Models and texts that cannot be traced are refused in words, and half a character stops nothing."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ def test_a_padding_token_that_the_model_lacks_changes_nothing() -> None:
     expected = [trace(model, reader, text).attention_layer(1) for text in ("the cat", "the")]
     reader.add_special_tokens({"pad_token": "<fill>"})
     result = [item.attention_layer(1) for item in trace(model, reader, ["the cat", "the"])]
-    for one, other in zip(result, expected, strict=True):
-        assert torch.allclose(one, other, atol=1e-6)
+    for actual, wanted in zip(result, expected, strict=True):
+        assert torch.allclose(actual, wanted, atol=1e-6)
 
 
 def test_what_a_decoder_reads_is_in_its_vocabulary() -> None:
@@ -159,14 +159,14 @@ class NanoGPT(nn.Module):
 
 
 class OwnNames(NanoGPT):
-    """One that takes transformers' inputs and not its options."""
+    """A model that takes transformers' inputs and not its options."""
 
     def forward(self, input_ids: Any, attention_mask: Any = None) -> Any:
         return super().forward(input_ids)
 
 
 class AnyKeyword(NanoGPT):
-    """One that takes everything and heeds little."""
+    """A model that takes everything and heeds little."""
 
     def forward(self, input_ids: Any, **_: Any) -> Any:
         return super().forward(input_ids)

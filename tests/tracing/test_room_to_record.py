@@ -1,4 +1,4 @@
-"""A trace says what it takes before it starts, and refuses what does not fit."""
+"""A trace estimates its memory before it starts, and refuses a text that does not fit."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_sound_and_pictures_without_room_are_refused_in_their_own_words(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     model = tiny.wav2vec2()
-    # 2,000 samples, one state of 16 numbers for every fifth, before and after its norm.
+    # 2,000 samples, a state of 16 numbers for every fifth, before and after its norm.
     assert recording_bytes(model, {"input_values": torch.zeros(1, 2000)}) == 2 * 400 * 16 * 4
     monkeypatch.setattr(room, "free_bytes", lambda _: 1000)
     with pytest.raises(ValueError, match=r"a trace by Wav2Vec2Model takes about .* Take a shorter sound, or"):
@@ -98,13 +98,13 @@ def test_an_eager_model_is_proven_without_all_its_weights(monkeypatch: pytest.Mo
 
 def test_a_gap_is_found_wherever_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(returned, "_COMPARED", 4)
-    one, nan = torch.arange(10.0), float("nan")
-    assert returned.apart(one, one) == 0
-    other = one.clone()
+    numbers, nan = torch.arange(10.0), float("nan")
+    assert returned.apart(numbers, numbers) == 0
+    other = numbers.clone()
     other[1] = 1.5
-    assert returned.apart(other, one) == pytest.approx(0.5 / 9)
+    assert returned.apart(other, numbers) == pytest.approx(0.5 / 9)
     other[1] = nan
-    assert not returned.apart(other, one) <= 1
+    assert not returned.apart(other, numbers) <= 1
     assert returned.apart(other, other) == 0
 
 

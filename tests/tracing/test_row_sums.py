@@ -1,4 +1,4 @@
-"""Sums over rows of attention: what the whole layer gives, by family, masks, biases and sizes of scores."""
+"""Sums over rows of attention: as those of the whole layer, by family, masks, biases and sizes of scores."""
 
 from __future__ import annotations
 

@@ -41,19 +41,19 @@ def long_model() -> Any:
     return tiny._plain("Llama", "ForCausalLM", **tiny.GQA, max_position_embeddings=4096)
 
 
-def assert_rows(found: Any) -> None:
+def assert_rows(trace: Any) -> None:
     """Assert that rows, tiles, permuted heads and blocks of every layer are those of the layer."""
-    for stack in found.stacks:
-        for number in range(found.n_layers(stack)):
-            heads = found.n_heads(stack, number)
-            queries = len(found.axes(stack)[0])
-            rows = [found.attention_rows(number, [heads - 1], [queries - 1], stack)]
-            tile = found.attention_rows(number, [0], None, stack)
-            turned = found.attention_rows(number, range(heads)[::-1], [queries - 1, 0], stack)
-            ahead = found.attention_rows(number, slice(1, None), slice(0, 2), stack)
-            blocks = list(found.attention_blocks(number, stack, limit=1))
-            assert not found._kept, "nothing was kept, so that these were computed alone"
-            layer = found.attention_layer(number, stack)
+    for stack in trace.stacks:
+        for number in range(trace.n_layers(stack)):
+            heads = trace.n_heads(stack, number)
+            queries = len(trace.axes(stack)[0])
+            rows = [trace.attention_rows(number, [heads - 1], [queries - 1], stack)]
+            tile = trace.attention_rows(number, [0], None, stack)
+            turned = trace.attention_rows(number, range(heads)[::-1], [queries - 1, 0], stack)
+            ahead = trace.attention_rows(number, slice(1, None), slice(0, 2), stack)
+            blocks = list(trace.attention_blocks(number, stack, limit=1))
+            assert not trace._kept, "no layer was stored, so that these were computed alone"
+            layer = trace.attention_layer(number, stack)
             expected = [
                 (rows[0], layer[-1:, -1:]),
                 (tile, layer[:1]),
@@ -64,10 +64,10 @@ def assert_rows(found: Any) -> None:
             for some, whole in expected:
                 torch.testing.assert_close(some, whole, rtol=0, atol=1e-6)
             assert [at.start for at, _ in blocks] == list(range(0, max(1, queries - 15), 16))
-            found._kept[stack, number] = layer + 1
-            kept = found.attention_rows(number, [-1], [0], stack)
-            assert torch.equal(kept, layer[-1:, :1] + 1), "a layer that is kept is read"
-            found._kept.clear()
+            trace._kept[stack, number] = layer + 1
+            stored = trace.attention_rows(number, [-1], [0], stack)
+            assert torch.equal(stored, layer[-1:, :1] + 1), "a stored layer is read"
+            trace._kept.clear()
 
 
 @pytest.mark.parametrize("family", tiny.TEXT)
@@ -132,7 +132,7 @@ def test_a_row_makes_no_more_than_a_few_rows_of_one_head() -> None:
     assert made.numbers == LONG * LONG
     with Largest() as made:
         for _, block in result.attention_blocks(1, limit=2**17):
-            assert block.nbytes <= 2**17 + 15 * 4 * LONG * 4, "the last one has up to 15 queries more"
+            assert block.nbytes <= 2**17 + 15 * 4 * LONG * 4, "the last block has up to 15 queries more"
     assert made.numbers < LONG * LONG
     assert not result._kept
 

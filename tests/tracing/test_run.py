@@ -1,4 +1,4 @@
-"""aw.trace: every kind of input, what it predicts, and what it refuses."""
+"""aw.trace: every kind of input, predictions, and refusals."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_generation_then_one_pass(gpt: Any) -> None:
     ids = torch.as_tensor(result.input_ids)[None]
     with torch.no_grad():
         logits = model(ids).logits
-    # Each generated token is the one the pass over everything would choose as well.
+    # Each generated token is also the choice of the pass over everything.
     assert logits[0, prompt - 1 : -1].argmax(-1).tolist() == ids[0, prompt:].tolist()
     model.set_attn_implementation("eager")
     with torch.no_grad():

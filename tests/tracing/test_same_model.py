@@ -1,4 +1,4 @@
-"""A model that changed since its trace is refused by what runs it, and its caches are not read."""
+"""A model that changed since its trace is refused by functions that run it, and its caches are not read."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ METHODS: dict[str, Callable[[Trace], Any]] = {
 }
 
 
-@pytest.mark.parametrize(("make", "change"), CHANGES, ids=lambda one: one.__name__)
+@pytest.mark.parametrize(("make", "change"), CHANGES, ids=lambda function: function.__name__)
 def test_a_changed_model_is_refused_and_has_another_fingerprint(
     make: Callable[[], Any], change: Callable[[Any], None]
 ) -> None:
@@ -169,7 +169,7 @@ def test_changes_are_looked_for_once_a_state() -> None:
     aw.saliency(trace)
     first = len(passes)
     aw.saliency(trace)
-    assert (first, len(passes) - first) == (2, 1)  # once to compare, and one pass for each explanation
+    assert (first, len(passes) - first) == (2, 1)  # once to compare, and a pass for each explanation
 
 
 def test_two_hooks_of_one_name_are_not_the_same() -> None:

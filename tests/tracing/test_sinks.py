@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 LENGTH = len(IDS)
-SINKS = torch.tensor([3.0, 0.0, -3.0, 1.0])  # one for each head; a softmax weighs them against scores near 0
+SINKS = torch.tensor(
+    [3.0, 0.0, -3.0, 1.0]
+)  # a sink for each head; a softmax weighs them against scores near 0
 ROUNDING = 5e-7  # of a largest logit: float32 over a few layers, summed in another order
 
 # Of all models that pass `s_aux`, `sinks` or `indices` to their attention.
@@ -80,7 +82,7 @@ def read_output(trace: aw.results.Trace, layer: int) -> tuple[torch.Tensor, torc
 
 @pytest.mark.parametrize("make", MADE.values(), ids=MADE)
 def test_the_rows_shown_are_those_that_are_applied(make: Callable[[], Any]) -> None:
-    """Granite SWA itself returns rows that sum to one and scales what they mix afterwards."""
+    """Granite SWA itself returns rows that sum to 1 and scales their mixtures afterwards."""
     model = make()
     trace = aw.trace(model, None, input_ids=IDS)
     assert not trace.warning
@@ -91,7 +93,7 @@ def test_the_rows_shown_are_those_that_are_applied(make: Callable[[], Any]) -> N
         torch.testing.assert_close(mixed, out, rtol=1e-5, atol=1e-6)
         rest = trace.sink_share(layer)
         torch.testing.assert_close(weights.sum(-1) + rest, torch.ones_like(rest))
-        # The first token has one key, and its score decides between it and the sink.
+        # The first token has a single key, and its score decides between it and the sink.
         query, key = trace.query_key(layer)
         score = (query[:, 0] * key.repeat_interleave(2, 0)[:, 0]).sum(-1)
         score = score * trace.attention_settings(layer)["scaling"]
@@ -110,8 +112,8 @@ def test_texts_of_a_batch_are_those_of_single_texts() -> None:
     model = gpt_oss()
     ids, mask = [[*IDS[:5], 0, 0], IDS[:7]], [[1] * 5 + [0] * 2, [1] * 7]
     short, long = aw.trace(model, None, input_ids=ids, attention_mask=mask)
-    for trace, kept in ((short, IDS[:5]), (long, IDS[:7])):
-        alone = aw.trace(model, None, input_ids=kept)
+    for trace, ids in ((short, IDS[:5]), (long, IDS[:7])):
+        alone = aw.trace(model, None, input_ids=ids)
         torch.testing.assert_close(trace.sink_share(1), alone.sink_share(1))
         torch.testing.assert_close(trace.attention_layer(1), alone.attention_layer(1))
 
@@ -202,7 +204,7 @@ def test_statistics_tell_the_first_token_from_no_token() -> None:
     assert not maps.stochastic
     weights = np.stack([trace.attention_layer(layer).double().numpy() for layer in trace.layers()])
     rest = 1 - weights.sum(-1)
-    counted = slice(1, None)  # the first query reads one key
+    counted = slice(1, None)  # the first query reads a single key
     stats = aw.statistics.head_statistics(trace)
     np.testing.assert_allclose(stats["no_token"], rest[..., counted].mean(-1), atol=1e-6)
     np.testing.assert_allclose(stats["first_token"], weights[..., counted, 0].mean(-1), atol=1e-6)
@@ -215,7 +217,7 @@ def test_statistics_tell_the_first_token_from_no_token() -> None:
     relative = -(both * np.log(np.where(both > 0, both, 1))).sum(-1)
     relative /= np.log(sees.sum(-1) + 1)[:, None, counted]
     np.testing.assert_allclose(stats["relative_entropy"], relative.mean(-1), atol=1e-6)
-    # What goes to no token is nowhere: the distance is that of the attention to tokens.
+    # Weight on no token has no position: the distance is that of the attention to tokens.
     rows, positions = weights[..., counted, :], np.arange(LENGTH)
     distance = np.abs(positions[counted, None] - positions)
     far = (rows * distance).sum((-1, -2)) / rows.sum((-1, -2))
@@ -245,12 +247,12 @@ def test_heads_are_alike_by_what_they_give_to_no_token_too() -> None:
     ranked = aw.statistics.similar_heads(trace, 0, 2, k=None)
     for layer, head, value in ranked:
         assert value == pytest.approx(distance[4 * layer + head], abs=1e-6)
-    # A head that gives all to the sink and one that gives it nothing have nothing in common.
+    # A head that gives all to the sink and a head that gives it nothing have nothing in common.
     texts = ["a", "b", "c"]
-    ones = np.tri(3) / np.tri(3).sum(-1, keepdims=True)
-    axis = aw.attention(aw.from_attentions(ones[None, None], texts)).query
+    uniform = np.tri(3) / np.tri(3).sum(-1, keepdims=True)
+    axis = aw.attention(aw.from_attentions(uniform[None, None], texts)).query
     options: Any = {"query": axis, "layers": (0,), "heads": (0, 1), "causal": True, "method": "attention"}
-    apart = aw.MixingMap.lazy(lambda _: np.stack([ones, 0 * ones]), sink=True, **options)
+    apart = aw.MixingMap.lazy(lambda _: np.stack([uniform, 0 * uniform]), sink=True, **options)
     [(_, _, value)] = aw.statistics.similar_heads(apart, 0, 0)
     assert value == pytest.approx(np.log(2))
 
@@ -341,25 +343,25 @@ def test_recording_leaves_the_logits_as_they_are(shared: Path, kind: str) -> Non
 
 @pytest.mark.parametrize("kind", dict.fromkeys((*WITH_SINK, *SPARSE)))
 def test_rows_are_those_of_the_reference(shared: Path, kind: str) -> None:
-    known = np.load(shared / "reference" / "mixers" / f"{kind}-0.npz")
+    reference = np.load(shared / "reference" / "mixers" / f"{kind}-0.npz")
     trace = aw.trace(reference_model(shared, kind), None, input_ids=TEXT)
-    assert trace.input_ids.tolist() == known["ids"].tolist()
+    assert trace.input_ids.tolist() == reference["ids"].tolist()
     for layer in trace.layers():
-        weights = known[f"{layer}.weights"]
+        weights = reference[f"{layer}.weights"]
         rows = weights[..., : len(TEXT)]
         np.testing.assert_allclose(trace.attention_layer(layer), rows, atol=1e-6)
         sink = weights[..., len(TEXT)] if kind in WITH_SINK else np.zeros(rows.shape[:2])
         np.testing.assert_allclose(trace.sink_share(layer), sink, atol=1e-6)
         if kind in SPARSE:
             chosen = np.zeros((len(TEXT), len(TEXT)), dtype=bool)
-            np.put_along_axis(chosen, known[f"{layer}.indices"], values=True, axis=1)
+            np.put_along_axis(chosen, reference[f"{layer}.indices"], values=True, axis=1)
             readable = trace.readable_keys(layer).numpy()
             assert (readable == (chosen & np.tri(len(TEXT), dtype=bool))).all()
-            assert readable[-1].sum() == known[f"{layer}.indices"].shape[1]  # 4 of 11 keys
+            assert readable[-1].sum() == reference[f"{layer}.indices"].shape[1]  # 4 of 11 keys
             assert not rows[:, ~readable].any()
-            kept = aw.attention(trace).mean().select(layer=layer)
-            assert (kept.readable(layer) == readable).all()
-            assert kept.to([(0, 5), (5, 11)]).readable(layer) is None  # they are tokens
+            weights = aw.attention(trace).mean().select(layer=layer)
+            assert (weights.readable(layer) == readable).all()
+            assert weights.to([(0, 5), (5, 11)]).readable(layer) is None  # they are tokens
 
 
 def test_a_view_says_how_many_keys_a_row_reads(shared: Path) -> None:
@@ -384,7 +386,7 @@ def test_a_view_says_how_many_keys_a_row_reads(shared: Path) -> None:
 
 
 def test_attention_over_blocks_is_not_attention_over_tokens(shared: Path) -> None:
-    """Inkling 2 reads what earlier blocks made of each token by the same function: two of three calls."""
+    """Inkling 2 reads earlier blocks' states of each token by the same function: two of three calls."""
     model = reference_model(shared, "inkling2_text")
     names = [f"model.layers.{number}.self_attn" for number in range(len(model.model.layers))]
     trace = aw.trace(model, None, input_ids=IDS)

@@ -1,4 +1,4 @@
-"""Speech: the decoder reads what the model wrote, and frames have times."""
+"""Speech: the decoder reads the written text, and frames have times."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ def whisper() -> Any:
 
 @pytest.fixture(scope="module")
 def fox(shared: Path) -> Any:
-    """A spoken sentence at 16 kHz, float32 [time], and what OpenAI's code finds in it."""
-    known = dict(np.load(shared / "reference" / "vision" / "whisper_fox.npz"))
-    return known | {"wave": known["wave16k"].astype(np.float32) / 2**15}
+    """A spoken sentence at 16 kHz, float32 [time], and the numbers of OpenAI's code for it."""
+    reference = dict(np.load(shared / "reference" / "vision" / "whisper_fox.npz"))
+    return reference | {"wave": reference["wave16k"].astype(np.float32) / 2**15}
 
 
 def said(prefix: list[int]) -> Any:
@@ -56,7 +56,7 @@ def said(prefix: list[int]) -> Any:
 
 
 def features() -> Any:
-    """Return what makes 40 frames of 25 ms of up to a second of sound."""
+    """Return a processor that makes 40 frames of 25 ms of up to a second of sound."""
     return hf.WhisperFeatureExtractor(feature_size=8, hop_length=400, chunk_length=1)
 
 
@@ -65,9 +65,9 @@ def speaker(**options: Any) -> Any:
     model = tiny.whisper()
     model.generation_config.update(begin_suppress_tokens=[], suppress_tokens=[], eos_token_id=0)
     languages = {"<|en|>": ENGLISH, "<|de|>": GERMAN}
-    own = {"is_multilingual": True, "lang_to_id": languages, "task_to_id": {"transcribe": SAY}}
-    own |= {"no_timestamps_token_id": NO_TIMES, "decoder_start_token_id": START} | options
-    for name, value in own.items():
+    settings = {"is_multilingual": True, "lang_to_id": languages, "task_to_id": {"transcribe": SAY}}
+    settings |= {"no_timestamps_token_id": NO_TIMES, "decoder_start_token_id": START} | options
+    for name, value in settings.items():
         setattr(model.generation_config, name, value)
     return model
 
@@ -76,15 +76,15 @@ def sound() -> torch.Tensor:
     return torch.randn(8, 40, generator=torch.Generator().manual_seed(1))
 
 
-def ids_of(found: Any) -> list[int]:
+def ids_of(trace: Any) -> list[int]:
     """Return the ids that the decoder read."""
-    return [int(i) for i in found.inputs["decoder_input_ids"][0]]
+    return [int(i) for i in trace.inputs["decoder_input_ids"][0]]
 
 
-def log_probability(found: Any, begins: int) -> float:
-    """Return the log-probability of what the decoder read from a position on, by the trace's logits."""
-    ids = torch.tensor(ids_of(found))
-    scores = found.logits[begins - 1 : -1].log_softmax(-1)
+def log_probability(trace: Any, begins: int) -> float:
+    """Return the log-probability of the decoder's tokens from a position on, by the trace's logits."""
+    ids = torch.tensor(ids_of(trace))
+    scores = trace.logits[begins - 1 : -1].log_softmax(-1)
     return float(scores.gather(1, ids[begins:, None]).sum())
 
 
@@ -124,14 +124,14 @@ def test_whisper_reads_what_it_wrote(whisper: Any, fox: Any) -> None:
     ids = made.sequences[0]
     assert ids_of(result) == ids.tolist()
     assert result.axes("decoder")[0].tokens[:3] == ("<|startoftranscript|>", "<|notimestamps|>", "␣The")
-    own = torch.stack(made.logits)[:, 0].log_softmax(-1)
-    expected = float(own.gather(1, ids[-len(own) :, None]).sum())
-    assert log_probability(result, len(ids) - len(own)) == pytest.approx(expected, rel=1e-4)
+    rows = torch.stack(made.logits)[:, 0].log_softmax(-1)
+    expected = float(rows.gather(1, ids[-len(rows) :, None]).sum())
+    assert log_probability(result, len(ids) - len(rows)) == pytest.approx(expected, rel=1e-4)
 
 
 @pytest.mark.slow
 def test_whisper_gives_a_given_text_its_probability(whisper: Any, fox: Any) -> None:
     result = trace(*whisper, audio=fox["wave"], target_text=TEXT)
     assert ids_of(result) == fox["decoder_input_ids"][0, :-1].tolist()
-    # Measured by another pass: the right start -7.89, a doubled one -8.44, none -55.49.
+    # Measured by another pass: the right start -7.89, a doubled start -8.44, none -55.49.
     assert log_probability(result, 2) == pytest.approx(-7.89, abs=0.01)

@@ -52,7 +52,7 @@ class Beside:
                 if not torch.equal(self._pass(), self.expected):
                     self.wrong.append("other logits")
                 pairs = zip(self._train(), self._gradients, strict=True)
-                if not all(own is known or torch.equal(own, known) for own, known in pairs):
+                if not all(now is before or torch.equal(now, before) for now, before in pairs):
                     self.wrong.append("other gradients")
             except Exception as error:  # noqa: BLE001 - whatever it is, it is ours
                 self.wrong.append(repr(error))
@@ -68,21 +68,21 @@ class Beside:
             self._thread.join()
 
 
-def numbers(found: Any) -> list[np.ndarray]:
+def numbers(result: Any) -> list[np.ndarray]:
     """Return every number that a result is made of."""
-    if isinstance(found, (list, tuple)):
-        return [array for item in found for array in numbers(item)]
-    if isinstance(found, aw.results.Trace):
-        return [found.logits.numpy(), *(found.attention_layer(i).numpy() for i in range(found.n_layers()))]
-    if isinstance(found, np.ndarray):
-        return [found]
-    values = found.values
+    if isinstance(result, (list, tuple)):
+        return [array for item in result for array in numbers(item)]
+    if isinstance(result, aw.results.Trace):
+        return [result.logits.numpy(), *(result.attention_layer(i).numpy() for i in range(result.n_layers()))]
+    if isinstance(result, np.ndarray):
+        return [result]
+    values = result.values
     return [np.asarray(values.toarray() if hasattr(values, "toarray") else values)]
 
 
-def same(found: np.ndarray, expected: np.ndarray) -> bool:
+def same(actual: np.ndarray, expected: np.ndarray) -> bool:
     """Return whether two arrays hold the same bits; a share that is not defined is NaN."""
-    return np.array_equal(found, expected, equal_nan=True)
+    return np.array_equal(actual, expected, equal_nan=True)
 
 
 def build(family: str) -> Any:
@@ -95,14 +95,14 @@ def build(family: str) -> Any:
 
 
 def everything(model: Any) -> dict[str, Callable[[], Any]]:
-    """Return all that runs a model, by name; each on a trace of its own, which has kept nothing yet."""
+    """Return all that runs a model, by name; each on a new trace, which has stored nothing yet."""
 
     def fresh() -> Any:
         return aw.trace(model, None, IDS)
 
     def explained(method: Any) -> Any:
-        own = "target" in inspect.signature(method.function).parameters
-        return aw.explain(fresh(), method.name, **({"target": target} if own else {}))
+        takes_target = "target" in inspect.signature(method.function).parameters
+        return aw.explain(fresh(), method.name, **({"target": target} if takes_target else {}))
 
     def ablated() -> Any:
         with aw.ablate_heads(model, (1, 1)):

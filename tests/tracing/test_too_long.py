@@ -1,4 +1,4 @@
-"""What cannot be had of a long text says so before it starts, and what to read instead."""
+"""Results that are too large for a long text are refused before they start, with an alternative."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def long() -> Any:
 
 @pytest.fixture
 def _little_memory(monkeypatch: pytest.MonkeyPatch, long: Any) -> None:
-    """Leave no room for the weights of one layer."""
+    """Leave no room for the weights of a layer."""
     left = 4 * len(long.tokens) ** 2 * long.n_heads() - 1
     monkeypatch.setattr(free_memory, "free_bytes", lambda device=None: left)
 

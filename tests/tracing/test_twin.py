@@ -1,4 +1,4 @@
-"""Twins: modules of their own over a model's weights, however the model binds its modules to each other."""
+"""Twins: new modules over a model's weights, however the model binds its modules to each other."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ def test_a_twin_computes_what_its_model_does_with_no_module_in_common(family: st
     expected = run(model, family)
     twin = twin_of(model)
     assert [name for name, _ in twin.named_modules()] == [name for name, _ in model.named_modules()]
-    own = {id(module) for module in model.modules()}
-    assert not any(id(module) in own for module in twin.modules())
+    originals = {id(module) for module in model.modules()}
+    assert not any(id(module) in originals for module in twin.modules())
     assert all(origin(a) is b for a, b in zip(twin.modules(), model.modules(), strict=True))
-    # What is called are the twin's own modules, all of them: the model's are not.
+    # Only modules of the twin are called, all of them.
     called: list[nn.Module] = []
     for module in model.modules():
         module.register_forward_pre_hook(lambda module, *_: called.append(module))
@@ -50,9 +50,11 @@ def test_weights_are_shared_and_require_no_gradient() -> None:
     model = mixed_model()
     before = state_of(model)
     twin = twin_of(model)
-    for (name, own), (same, other) in zip(twin.named_parameters(), model.named_parameters(), strict=True):
-        assert (name, own.data_ptr()) == (same, other.data_ptr())
-        assert not own.requires_grad
+    for (name, parameter), (same, other) in zip(
+        twin.named_parameters(), model.named_parameters(), strict=True
+    ):
+        assert (name, parameter.data_ptr()) == (same, other.data_ptr())
+        assert not parameter.requires_grad
     assert twin.transformer.wte.weight is twin.lm_head.weight, "tied"
     assert not any(module.training for module in twin.modules())
     assert state_of(model) == before
@@ -106,7 +108,7 @@ class Bound(nn.Module):
 def test_however_a_module_is_bound_the_twins_own_is_called() -> None:
     model = Bound()
     twin = twin_of(model)
-    # Its own part, where it is asked for.
+    # Its part, where it is requested.
     twin.part._parameters["weight"] = nn.Parameter(torch.zeros(3, 3), requires_grad=False)
     result = twin(torch.ones(1, 3))
     assert len(result) == 7

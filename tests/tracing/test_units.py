@@ -82,10 +82,10 @@ def test_words_follow_the_rule_that_is_named(rule: str, words: str) -> None:
     model.resize_token_embeddings(len(tokenizer))
     tokens = [*f" {HARD}".replace(" ", "Ġ")]
     made_of = from_attentions(np.full((1, 1, len(tokens), len(tokens)), 1 / len(tokens)), tokens, words=rule)
-    one, several = (trace(model, tokenizer, text, words=rule) for text in (HARD, [HARD, "a cat"]))
-    for result in (one, several[0], made_of):
+    single, several = (trace(model, tokenizer, text, words=rule) for text in (HARD, [HARD, "a cat"]))
+    for result in (single, several[0], made_of):
         assert result.units["word"].labels == tuple(words.split("|"))
-    for result in (one, several[1], made_of, trace(model, None, list(range(4)), words=rule)):
+    for result in (single, several[1], made_of, trace(model, None, list(range(4)), words=rule)):
         made = attention(result)
         assert made.provenance["words"] == rollout(made).provenance["words"] == rule
         assert made.query.units["word"].rule == rule
@@ -95,8 +95,8 @@ def test_words_follow_the_rule_that_is_named(rule: str, words: str) -> None:
     "text", ["It is. No", "the end.", "etcetera. x.y", "U.S.A is", "a.b.cd", "...", "e.g.,"]
 )
 def test_only_abbreviations_keep_their_full_stops(text: str) -> None:
-    kept = {"e.g.,": ["e.g.", ","]}
-    assert words_of(text, "abbreviations") == kept.get(text, words_of(text))
+    expected = {"e.g.,": ["e.g.", ","]}
+    assert words_of(text, "abbreviations") == expected.get(text, words_of(text))
 
 
 def test_the_rule_is_saved_with_the_words_and_files_without_one_still_open(tmp_path: Path) -> None:
@@ -162,7 +162,7 @@ def test_aggregation_by_hand() -> None:
 @settings(max_examples=examples(80), deadline=None)
 @given(st.lists(st.one_of(st.none(), st.integers(0, 4)), min_size=1, max_size=12), st.integers(0, 2**31))
 def test_rows_still_sum_to_one_for_any_groups(ids: list[int | None], seed: int) -> None:
-    """Groups may be split apart; every token is in exactly one element."""
+    """Groups may be split apart; every token is in a single element."""
     n = len(ids)
     unit = unit_from_ids("span", ids, [str(i) for i in range(n)], [False] * n)
     assert sorted(i for span in unit.spans for i in span) == list(range(n))

@@ -33,11 +33,11 @@ def folder(bert: Any, tmp_path_factory: Any) -> str:
     return str(path)
 
 
-def same(found: Any, expected: Any) -> bool:
+def same(actual: Any, expected: Any) -> bool:
     """Return whether two traces hold the same tokens and the same numbers."""
     layers = range(expected.n_layers())
-    return found.tokens == expected.tokens and all(
-        torch.equal(found.attention_layer(layer), expected.attention_layer(layer)) for layer in layers
+    return actual.tokens == expected.tokens and all(
+        torch.equal(actual.attention_layer(layer), expected.attention_layer(layer)) for layer in layers
     )
 
 
@@ -99,7 +99,7 @@ def test_a_pipeline_is_traced_and_comes_back_as_it_was(task: str) -> None:
     pipeline = hf.pipeline(task, model=tiny.build(PIPELINES[task]), tokenizer=tiny.wordpiece())
     text = "the [MASK] sat." if task == "fill-mask" else TEXT
     options = {"do_sample": False, "max_new_tokens": 3} if task == "text-generation" else {}
-    # What a pipeline does to its own tokenizer and configs when it runs is done before.
+    # A pipeline changes its tokenizer and configs when it runs: that is done before.
     before = [
         str(pipeline(text, **options)),
         state_of(pipeline.model),
@@ -172,7 +172,7 @@ def test_a_compiled_model_in_a_pipeline_is_traced() -> None:
 
 
 class Envoy:
-    """What nnsight wraps a model in: it looks unknown names up in the module, and fails in its own way."""
+    """nnsight's wrapper of a model: it looks unknown names up in the module, and fails with other errors."""
 
     def __init__(self, module: nn.Module, tokenizer: Any) -> None:
         self._module, self.tokenizer = module, tokenizer
@@ -185,7 +185,7 @@ class Envoy:
 
 
 class Controller:
-    """What nnsight puts in place of every `forward`: an object that finds its module by a weak reference."""
+    """nnsight's replacement of every `forward`: an object that finds its module by a weak reference."""
 
     def __init__(self, module: nn.Module) -> None:
         self.module_ref = weakref.ref(module)
@@ -210,7 +210,7 @@ def test_the_model_inside_nnsights_wrapper_is_traced() -> None:
 
 
 class Part(nn.Module):
-    """A TransformerBridge's part, which holds what it stands for, and a hook point."""
+    """A TransformerBridge's part, which holds the original module, and a hook point."""
 
     def __init__(self, original: nn.Module) -> None:
         super().__init__()
@@ -244,7 +244,7 @@ class Point(nn.Identity):
 
 
 class Bridge(nn.Module):
-    """A TransformerBridge: its parts take the places of those of the model that it is built around."""
+    """A TransformerBridge: its parts replace those of the model that it is built around."""
 
     def __init__(self, model: Any, tokenizer: Any) -> None:
         super().__init__()
@@ -262,7 +262,7 @@ class Bridge(nn.Module):
     def to_str_tokens(self, text: str) -> Any: ...
 
 
-Bridge.__module__ = "lens.bridge"  # the library's own hooks are told from others by their module
+Bridge.__module__ = "lens.bridge"  # the library's hooks are told from others by their module
 
 
 @pytest.fixture
@@ -285,7 +285,7 @@ def test_a_bridge_is_traced_as_the_model_it_was_built_around(bridged: Any) -> No
     with aw.ablate_heads(bridge, {0: [1]}):
         ablated = aw.trace(bridge, TEXT)
     assert not torch.equal(ablated.logits, expected.logits)
-    # Weights are shared, so what happens to them later is seen.
+    # Weights are shared, so later changes of them are seen.
     bridge.original_model.lm_head.weight.data.zero_()
     assert not aw.trace(bridge, TEXT).logits.any()
 

@@ -145,7 +145,7 @@ OUTSIDE = {
 
 
 class _Added(torch.nn.Module):
-    """Adds zero: a sum is no longer known to be weights."""
+    """Adds zero: a sum is no longer recognised as weights."""
 
     def forward(self, weights: torch.Tensor) -> torch.Tensor:
         return weights + 0
