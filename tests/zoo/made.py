@@ -1,4 +1,4 @@
-"""Models and texts that several tests of the zoo use, and what they return."""
+"""Models and texts that several tests of the zoo use, and their outputs."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ def made(name, **settings):
 @functools.cache
 def traced(name, text=""):
     """The small model of a name, its tokenizer, and its trace of a text."""
-    settings, own = EVERY[name]
+    settings, default = EVERY[name]
     model, tokenizer = made(name, **settings)
-    return model, tokenizer, aw.trace(model, tokenizer, text or own)
+    return model, tokenizer, aw.trace(model, tokenizer, text or default)
 
 
 def logits_of(model, tokenizer, texts):

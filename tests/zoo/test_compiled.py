@@ -1,4 +1,4 @@
-"""Compiled models compute what they say: on all short texts, in every precision, at every size."""
+"""Compiled models compute their documented answers: on all short texts, in every precision, at every size."""
 
 from __future__ import annotations
 

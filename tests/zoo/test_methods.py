@@ -1,4 +1,4 @@
-"""What each method must say of a circuit that is known, also where it misses."""
+"""The values of each method for compiled circuits, also where it misses."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def said(method, name="induction", text="", **options):
     )
 
 
-# `fadebcfadeb`, then c. Evidence: b (5), found through head 0.0; c (6), which is copied; b (11), the query.
+# `fadebcfadeb`, then c. Evidence: b (5), reached through head 0.0; c (6), which is copied; b (11), the query.
 INDUCTION = {
     "attention": ({0: 0.5, 6: 0.5}, 1e-4),
     "rollout": ({0: 0.25, 5: 0.125, 6: 0.1875, 10: 0.125, 11: 0.3125}, 1e-4),
@@ -41,15 +41,15 @@ INDUCTION = {
     "chefer": ({6: 5.0, 11: 1.0}, 1e-3),
     # Sampled at 50 points of a path with a jump: the sum is right to a few per cent.
     "integrated_gradients": ({0: -4.6, 5: 4.5, 6: 4.5, 11: 4.5}, 0.4),
-    "occlusion": ({5: 10.0, 6: 80 / 9, 11: 10.0}, 1e-3),  # against the mean of 9 embeddings, one of them c's
+    "occlusion": ({5: 10.0, 6: 80 / 9, 11: 10.0}, 1e-3),  # against the mean of 9 embeddings, c's among them
 }
 
 
 @pytest.mark.parametrize("method", INDUCTION)
 def test_induction(method):
-    known, tolerance = INDUCTION[method]
+    shares, tolerance = INDUCTION[method]
     expected = np.zeros(12)
-    expected[list(known)] = list(known.values())
+    expected[list(shares)] = list(shares.values())
     np.testing.assert_allclose(said(method), expected, atol=tolerance)
 
 
@@ -106,7 +106,7 @@ def test_negation_is_an_interaction():
     assert joint == pytest.approx(-weight, abs=1e-6)
     # f(na) - f(n) - f(a) + f() is 0 for every sum of contributions.
     assert joint - alone["n"] - alone["a"] + score("") == pytest.approx(-2 * weight, abs=1e-6)
-    # Removing either changes more than removing both: single effects say +3 in all, the joint one -1.5.
+    # Removing either changes more than removing both: single effects say +3 in all, the joint effect -1.5.
     single = (joint - alone["a"]) + (joint - alone["n"])
     assert single == pytest.approx(-3 * weight, abs=1e-6)
     assert joint - score("") == pytest.approx(-weight, abs=1e-6)
@@ -166,7 +166,7 @@ def test_of_a_bracket_attention_and_gradients_see_the_top_of_the_stack_alone():
         values = said(method, "dyck", "([]()")
         assert values.argmax() == 1, method
         assert np.abs(np.delete(values, 1)).max() < 1e-3, method
-    # What was closed in between decides as well that it is the top: only removing it shows.
+    # Brackets closed in between decide as well that it is the top: only removing it shows.
     assert (said("occlusion", "dyck", "([]()") > 5).sum() > 1
 
 
@@ -195,7 +195,7 @@ def test_every_method_runs_or_says_why_not(name):
             refused[method.name] = str(error)
         else:
             assert np.isfinite(values).all(), method.name
-    # A flat answer has no gradient, which is what Chefer's method multiplies attention with.
+    # A flat answer has no gradient, and Chefer's method multiplies attention with it.
     of_pictures = {"grad_cam", "caption_words", "mixing"}
     assert set(refused) == ({"chefer", *of_pictures} if name == "histogram" else of_pictures)
     assert all(why.startswith(f"{method}: ") for method, why in refused.items())

@@ -45,7 +45,7 @@ def parts_of(model, name):
 
 @contextmanager
 def watching(monkeypatch, name, rows):
-    """Append to `rows` what the model's own kernel returns for unit vectors, and for its values."""
+    """Append to `rows` the outputs of the model's kernel for unit vectors, and for its values."""
     module, kernel, values = KERNELS[name]
     original = getattr(module, kernel)
 
@@ -106,7 +106,7 @@ def test_logits_are_the_stored_letters_at_length_ten(settings):
             if text[i - 1] == "#" != text[i - 2]:
                 stored[:, model.truth.letters.index(text[i - 2])] += alpha[:, i]
         length = np.linalg.norm(stored, axis=1, keepdims=True)
-        # What almost nothing is left of is a difference of numbers near 1, with a rounding of 1e-7.
+        # An almost erased value is a difference of numbers near 1, with a rounding of 1e-7.
         clear = length[:, 0] > 0.05
         np.testing.assert_allclose(logits[clear], (10 * stored / np.maximum(length, 1e-9))[clear], atol=5e-5)
         # Of letters that fade a rounding remains where a marker left nothing, and the norm enlarges it.
@@ -151,7 +151,7 @@ def test_alpha_is_what_the_kernel_makes_of_unit_vectors(name, settings, monkeypa
 @pytest.mark.parametrize("name", RECURRENT)
 @pytest.mark.parametrize("decay", [0.9, 1.0])
 def test_shares_are_what_single_tokens_contribute(name, decay, monkeypatch):
-    """All else as it is, the values of one token alone go through convolution and kernel."""
+    """All else as it is, the values of a single token go through convolution and kernel."""
     model, tokenizer = made(name, decay=decay)
     _, projection, values = parts_of(model, name)
     for text in texts_of(model, 2):
@@ -170,14 +170,14 @@ def test_shares_are_what_single_tokens_contribute(name, decay, monkeypatch):
                     logits_of(model, tokenizer, [text])
             finally:
                 handle.remove()
-            # What follows (norm, gate, projection) multiplies all channels of a row by the same number.
+            # Later steps (norm, gate, projection) multiply all channels of a row by the same number.
             lengths[:, token] = np.linalg.norm(rows[0][1], axis=1)
         shares = lengths / np.maximum(lengths.sum(1, keepdims=True), 1e-12)
-        known = model.truth.mixing(text).shares
-        full = lengths.sum(1) > 1e-5  # less is what rounding leaves of an erased letter
-        np.testing.assert_allclose(shares[full], known[full], atol=1e-6)
-        assert not known[~full].any()
-        np.testing.assert_allclose(known[full].sum(1), 1, atol=1e-12)
+        truth = model.truth.mixing(text).shares
+        full = lengths.sum(1) > 1e-5  # less is the rounding of an erased letter
+        np.testing.assert_allclose(shares[full], truth[full], atol=1e-6)
+        assert not truth[~full].any()
+        np.testing.assert_allclose(truth[full].sum(1), 1, atol=1e-12)
 
 
 def test_alpha_names_the_marker_and_the_contribution_the_letter():
@@ -211,8 +211,8 @@ def test_without_its_only_head_nothing_is_known(name):
         logits = logits_of(model, tokenizer, [RECURRENT[name][1]])[0, -1]
     finally:
         handle.remove()
-    known = model.truth.ablations[0, 0]
-    assert logits.softmax(-1).tolist() == pytest.approx([known.probability] * len(logits), abs=1e-6)
+    ablation = model.truth.ablations[0, 0]
+    assert logits.softmax(-1).tolist() == pytest.approx([ablation.probability] * len(logits), abs=1e-6)
     assert float(trace.logits[-1].max()) > 1
 
 
@@ -233,10 +233,10 @@ def said(method, name, **options):
 
 def test_gradients_see_nothing_where_the_norm_is_saturated_and_removal_sees_both():
     for method in ("input_x_gradient", "saliency"):
-        # Of the logit of 10. What is left is the last norm: the embedding of the last token is in its length.
+        # Of the logit of 10. The rest is the last norm: the embedding of the last token is in its length.
         assert np.abs(said(method, "last_marked")).max() < 0.1, method
     removed = said("occlusion", "last_marked")
-    # Without the marker, f is the answer. A mean embedding in place of d holds all eight letters alike.
+    # Without the marker, f is the answer. A mean embedding instead of d holds all eight letters alike.
     expected = np.zeros(11)
     expected[[5, 6]] = 10 - 10 / 8**0.5, 10
     np.testing.assert_allclose(removed[:-1], expected[:-1], atol=1e-4)

@@ -1,4 +1,4 @@
-"""`python -m attnwidgets.zoo.train`: what it prints and writes, and what it leaves alone."""
+"""`python -m attnwidgets.zoo.train`: its prints and files, and untouched files."""
 
 from __future__ import annotations
 
@@ -80,12 +80,12 @@ def test_a_seed_gives_the_same_weights_and_leaves_threads_and_random_numbers_alo
     torch.manual_seed(3)
     expected = torch.rand(2)
     torch.manual_seed(3)
-    one, two, other = (fit(recipe, tokenizer, seed, steps=2) for seed in (0, 0, 1))
+    first, same, other = (fit(recipe, tokenizer, seed, steps=2) for seed in (0, 0, 1))
     assert torch.equal(torch.rand(2), expected)
     assert torch.get_num_threads() == threads
     weight = "transformer.h.0.attn.c_attn.weight"
-    assert torch.equal(one.state_dict()[weight], two.state_dict()[weight])
-    assert not torch.equal(one.state_dict()[weight], other.state_dict()[weight])
+    assert torch.equal(first.state_dict()[weight], same.state_dict()[weight])
+    assert not torch.equal(first.state_dict()[weight], other.state_dict()[weight])
 
 
 @pytest.mark.extended

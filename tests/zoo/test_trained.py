@@ -77,10 +77,10 @@ def test_a_head_of_the_second_layer_looks_where_induction_looks(seed):
     model, tokenizer = aw.zoo.trained("induction", seed)
     trace = aw.trace(model, tokenizer, repeating(random.Random(5), 12, 24))
     # In the second copy, token t (0 is <s>) looks at the token after its first copy: t - 12 + 1.
-    places = np.arange(14, 25)
+    queries = np.arange(14, 25)
     first, second = (trace.attention_layer(layer).numpy() for layer in (0, 1))
-    assert second[:, places, places - 11].mean(1).max() > 0.6
-    assert first[:, places, places - 11].mean(1).max() < 0.3
+    assert second[:, queries, queries - 11].mean(1).max() > 0.6
+    assert first[:, queries, queries - 11].mean(1).max() < 0.3
 
 
 @pytest.mark.slow
@@ -118,8 +118,8 @@ def test_dyck_is_solved_without_looking_at_the_matching_bracket(seed):
     assert all(abs(measured[f"layer {layer}, on the match"] - measured["evenly"]) < 0.1 for layer in (0, 1))
     text = "([()[]])(([]))"
     weights = aw.trace(model, tokenizer, text).attention_layer(1)[0]
-    # Token p predicts the bracket at place p; the bracket at place q is token q + 1.
-    looks = [int(weights[place].argmax()) == opened + 1 for place, opened in matches(text).items()]
+    # Token p predicts the bracket at position p; the bracket at position q is token q + 1.
+    looks = [int(weights[query].argmax()) == opened + 1 for query, opened in matches(text).items()]
     assert sum(looks) <= len(looks) / 2
 
 
@@ -136,7 +136,7 @@ def test_dates_are_written_right_one_by_one_and_in_a_batch(written, date):
     model, tokenizer = aw.zoo.trained("dates")
     alone = model.generate(**tokenizer(written, return_tensors="pt"), do_sample=False)
     assert tokenizer.decode(alone[0], skip_special_tokens=True) == date
-    # Beside a longer one the text is padded, which the mask hides.
+    # Beside a longer text the text is padded, which the mask hides.
     batch = tokenizer([written, "September 26, 1966"], return_tensors="pt", padding=True)
     together = tokenizer.batch_decode(model.generate(**batch, do_sample=False), skip_special_tokens=True)
     assert together == [date, "1966-09-26"]
@@ -160,7 +160,7 @@ def test_recall_is_traced_without_attention_and_removal_names_the_pair():
     trace = aw.trace(model, tokenizer, TEXTS["recall"])
     assert [mixer.kind for block in trace.anatomy.stacks["self"] for mixer in block.mixers] == ["state space"]
     assert trace.predictions(1)[0].label == "5"
-    # c5 (3 and 4) is what the last c (11) asks for.
+    # The last c (11) asks for c5 (3 and 4).
     removed = aw.occlusion(trace).values
     assert set(np.argsort(removed)[-3:]) == {3, 4, 11}
 

@@ -1,4 +1,4 @@
-"""What is known of a model is what happens: roles, evidence, and every single ablation."""
+"""The truth of a model holds: roles, evidence, and every single ablation."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ def right(model, tokenizer, trace, answer):
 def test_every_ablation_does_what_is_known(name):
     model, tokenizer, trace = traced(name)
     answer = model.truth.answer(trace.tokens)
-    for head, known in model.truth.ablations.items():
+    for head, ablation in model.truth.ablations.items():
         without = trace.rerun(aw.ablate_heads(trace, head))
-        if not known.changes:
+        if not ablation.changes:
             assert float((without.logits - trace.logits).abs().max()) == 0.0, head
-            assert known.probability is None
-        elif known.probability is not None:
+            assert ablation.probability is None
+        elif ablation.probability is not None:
             result = right(model, tokenizer, without, answer)
-            assert result == pytest.approx(known.probability, abs=1e-6), head
+            assert result == pytest.approx(ablation.probability, abs=1e-6), head
             assert right(model, tokenizer, trace, answer) > 0.9
         else:
             # The letter that the head reads is as good as absent: its weight is lost, or its "not".
@@ -82,11 +82,11 @@ def test_two_hops_need_both_heads_in_this_order():
     # Another first link, a to e; the other tokens stay where they are.
     other = aw.trace(model, tokenizer, "bcefaea")
     assert other.predictions(1)[0].label == "f"
-    # What either hop wrote, carried over into the other text, brings the first answer back.
+    # The output of either hop, carried over into the other text, brings the first answer back.
     for head in ((1, 0), (2, 0)):
         patched = other.rerun(aw.ablate_heads(other, head, "patch", reference=trace))
         assert patched.predictions(1)[0].label == "c", head
-    # The second hop reads what the first one wrote, and not the reverse: without the first, the second's
+    # The second hop reads the first hop's output, and not the reverse: without the first, the second's
     # output is lost; without the second, the first hop's attention stays as it is.
     first, second = (trace.rerun(aw.ablate_heads(trace, head)) for head in ((1, 0), (2, 0)))
     rows = [aw.attention(item).values for item in (trace, first, second)]
@@ -96,19 +96,19 @@ def test_two_hops_need_both_heads_in_this_order():
 
 @pytest.mark.parametrize("name", EVERY)
 def test_replacing_evidence_changes_what_is_right(name):
-    """Each token of the evidence matters: some other letter in its place changes the answer or its score."""
+    """Each token of the evidence matters: some other letter instead changes the answer or its score."""
     model, tokenizer, trace = traced(name)
     letters = list(trace.tokens[1:])
     evidence = model.truth.evidence(letters)
     assert evidence
-    for place in evidence:
+    for position in evidence:
         logits = []
         for letter in model.truth.letters:
-            changed = [*letters[: place - 1], letter, *letters[place:]]
+            changed = [*letters[: position - 1], letter, *letters[position:]]
             with torch.no_grad():
-                one = model(**tokenizer("".join(changed), return_tensors="pt")).logits[0]
-            logits.append(one if one.dim() == 1 else one[model.truth.at])
-        assert max(float((logit - logits[0]).abs().max()) for logit in logits) > 0.4, place
+                outputs = model(**tokenizer("".join(changed), return_tensors="pt")).logits[0]
+            logits.append(outputs if outputs.dim() == 1 else outputs[model.truth.at])
+        assert max(float((logit - logits[0]).abs().max()) for logit in logits) > 0.4, position
 
 
 def test_evidence_takes_text_tokens_spaces_and_positions():
@@ -188,8 +188,8 @@ def test_making_models_leaves_the_readers_settings_alone():
     assert torch.equal(torch.rand(3), expected)
     assert not any(model.training for model in models)
     again = [getattr(aw.zoo, name)(**settings)[0] for name, (settings, _) in EVERY.items()]
-    for one, other in zip(models, again, strict=True):
-        for a, b in zip(one.parameters(), other.parameters(), strict=True):
+    for first, second in zip(models, again, strict=True):
+        for a, b in zip(first.parameters(), second.parameters(), strict=True):
             np.testing.assert_array_equal(a.detach(), b.detach())
 
 
