@@ -1,4 +1,4 @@
-"""Pairs of texts, and what runs of a model cost."""
+"""Pairs of texts, and the cost of a model's runs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def pair(name: str, clean: list[int] = CLEAN, corrupt: list[int] = CORRUPT) -> t
 
 
 def induction() -> tuple[Any, Any]:
-    """A text with a repeated letter, and the same with another letter after the first one."""
+    """A text with a repeated letter, and the same with another letter after the first."""
     model, tokenizer = aw.zoo.induction(letters="abcdefgh", length=16)
     return tuple(aw.trace(model, tokenizer, text) for text in ("fadebcfadeb", "fadebafadeb"))
 

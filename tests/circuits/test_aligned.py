@@ -47,16 +47,18 @@ def test_a_column_is_a_token_set_to_its_counterpart(how):
         clean, corrupt, "c", foil="a", sweep=aw.circuits.Sweep(align=True), how=how, sites="mlp"
     )
     base, other = (corrupt, clean) if how == "denoise" else (clean, corrupt)
-    places = {8: (7, 8), 12: (11, 12)}  # column: token of the clean text, of the corrupt one
+    columns = {8: (7, 8), 12: (11, 12)}  # column: token of the clean text, of the corrupt text
     ids = [base.tokenizer.convert_tokens_to_ids(name) for name in "ca"]
-    for column, tokens in places.items():
-        own, from_ = tokens if how == "noise" else tokens[::-1]
-        kept = []
+    for column, tokens in columns.items():
+        target, from_ = tokens if how == "noise" else tokens[::-1]
+        outputs = []
         with aw.circuits.set_activations(
-            other, "mlp", 1, lambda found, kept=kept: kept.append(found) or found
+            other, "mlp", 1, lambda output, outputs=outputs: outputs.append(output) or output
         ):
             other.rerun()
-        changed = base.rerun(aw.circuits.set_activations(base, "mlp", 1, kept[-1][0, [from_]], tokens=[own]))
+        changed = base.rerun(
+            aw.circuits.set_activations(base, "mlp", 1, outputs[-1][0, [from_]], tokens=[target])
+        )
         first, last = (trace.logits[-1, ids[0]] - trace.logits[-1, ids[1]] for trace in (base, changed))
         assert result.raw["mlp"][1, column] == pytest.approx(float(last - first), abs=1e-5)
 

@@ -1,4 +1,4 @@
-"""The script of benchmarks/bias_in_heads.md: its shortcut gives what the public functions give."""
+"""The script of benchmarks/bias_in_heads.md: its shortcut gives the numbers of the public functions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_one_pair_beside_patching_one_by_one(root, monkeypatch, smollm2):
 
     total, layers, heads = 0.0, 0.0, 0.0
     for clean, corrupt, target, weight in script.runs_of(model, tokenizer, pair):
-        one = aw.circuits.patch(
+        patched = aw.circuits.patch(
             clean,
             corrupt,
             target,
@@ -32,10 +32,12 @@ def test_one_pair_beside_patching_one_by_one(root, monkeypatch, smollm2):
             estimate=True,
             sweep=aw.circuits.Sweep(checked=1),
         )
-        total += weight * (one.corrupt - one.clean)
-        heads = heads + weight * one.raw["head"]
+        total += weight * (patched.corrupt - patched.clean)
+        heads = heads + weight * patched.raw["head"]
         tokens = range(len(clean.tokens))
-        sets = [[("attention", layer, token) for token in tokens] for layer in range(len(one.raw["head"]))]
+        sets = [
+            [("attention", layer, token) for token in tokens] for layer in range(len(patched.raw["head"]))
+        ]
         layers = layers + weight * aw.circuits.patch_sets(clean, corrupt, sets, target, how="noise").raw
     assert result["total"] == pytest.approx(total, rel=1e-4)
     np.testing.assert_allclose(result["indirect of layers"], layers, atol=1e-5)

@@ -14,11 +14,11 @@ from tests.tracing import tiny
 
 from .made import CLEAN, CORRUPT, pair, planted
 
-FAMILIES = ["Llama", "GPT-2", "GPT-NeoX"]  # the last one's blocks are parallel
+FAMILIES = ["Llama", "GPT-2", "GPT-NeoX"]  # blocks of the last are parallel
 
 
 def key_pair() -> tuple[Any, Any]:
-    """Texts in which an earlier letter that was followed by c becomes another one."""
+    """Texts in which an earlier letter that was followed by c becomes another letter."""
     model, tokenizer = aw.zoo.induction(letters="abcdefgh", length=16)
     return tuple(aw.trace(model, tokenizer, text) for text in ("fadebcfadeb", "fadegcfadeb"))
 
@@ -71,14 +71,14 @@ def test_a_path_to_the_output_is_what_a_component_writes_there(family):
         model(**clean.inputs)
         mlps = []
         for trace in (clean, corrupt):
-            kept: list[torch.Tensor] = []
+            outputs: list[torch.Tensor] = []
             point = next(m for n, m in model.named_modules() if n.endswith(("layers.0.mlp", "h.0.mlp")))
-            inner = point.register_forward_hook(lambda _, __, output, kept=kept: kept.append(output))
+            inner = point.register_forward_hook(lambda _, __, output, outputs=outputs: outputs.append(output))
             state = wanted["state"]
             model(**trace.inputs)
             wanted["state"] = state
             inner.remove()
-            mlps.append(kept[0])
+            mlps.append(outputs[0])
         handle.remove()
         logits = head(norm(wanted["state"] + mlps[1] - mlps[0]))[0, last]
     assert result.after == pytest.approx(float(logits[5] - logits[7]), abs=1e-6)
@@ -102,9 +102,9 @@ def test_an_edge_is_the_slope_of_its_path():
     clean, corrupt = pair("GPT-2")
     with torch.no_grad():
         rows = clean.model.transformer.wte.weight
-        for one, other in zip(CLEAN, CORRUPT, strict=True):
-            if one != other:
-                rows[other] = rows[one] + 1e-4 * rows[other]
+        for before, after in zip(CLEAN, CORRUPT, strict=True):
+            if before != after:
+                rows[after] = rows[before] + 1e-4 * rows[after]
     clean, corrupt = clean.rerun(), corrupt.rerun()
     edges = aw.circuits.edge_attribution(clean, corrupt, 5, foil=7, steps=1)
     for sender, receiver in (
@@ -117,15 +117,15 @@ def test_an_edge_is_the_slope_of_its_path():
             ("MLP " if len(part) == 2 else "head ") + ".".join(map(str, part[1:]))
             for part in (sender, receiver)
         ]
-        places = [
+        indices = [
             [str(part) for part in parts].index(name)
             for parts, name in zip((edges.senders, edges.receivers), names, strict=True)
         ]
-        assert edges.scores[tuple(places)] == pytest.approx(path.after - path.before, rel=2e-2)
+        assert edges.scores[tuple(indices)] == pytest.approx(path.after - path.before, rel=2e-2)
 
 
 def test_integrated_gradients_are_means_over_points_that_leave_the_clean_end_out():
-    """The last MLP and the first one to the output, by plain passes from embeddings between the runs."""
+    """The last MLP and the first to the output, by plain passes from embeddings between the runs."""
     clean, corrupt = pair("GPT-2")
     model, body = clean.model, clean.model.transformer
     written: list[list[torch.Tensor]] = []

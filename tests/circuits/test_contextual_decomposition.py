@@ -1,4 +1,4 @@
-"""Contextual decomposition: parts that sum, against a plain GPT-2, known circuits and patching."""
+"""Contextual decomposition: parts that sum, against a plain GPT-2, compiled circuits and patching."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_both_parts_sum_to_every_state(family):
 
 
 class Plain:
-    """CD-T of a GPT-2, one token at a time, with numbers of its own."""
+    """CD-T of a GPT-2, token by token, in plain code."""
 
     def __init__(self, model: Any) -> None:
         self.model = model
@@ -167,7 +167,7 @@ def test_components_of_a_known_circuit():
     assert [str(part) for part in result.circuit()] == ["head 1.0"]
     assert aw.circuits.faithfulness(clean, corrupt, result.circuit(), "c", foil="a").share == pytest.approx(1)
     assert "head 1.0 +20.00" in repr(result)
-    # What reaches head 1.0 through its keys alone is not seen: where it looks is taken as given.
+    # A path to head 1.0 through its keys alone is not seen: its pattern is taken as given.
     texts = [aw.trace(clean.model, clean.tokenizer, text) for text in ("fadebcfadeb", "fadegcfadeb")]
     keys = aw.circuits.component_relevance(texts[0], "c", foil="a", reference=texts[1])
     assert ("head", 0, 0) not in keys.circuit()
@@ -200,7 +200,7 @@ def test_a_head_behind_a_layer_with_large_biases_is_found_though_they_take_a_sha
 
 @torch.no_grad()
 def test_beside_a_reference_a_gated_layer_loses_what_it_loses_without_the_component():
-    """The paper's rule, f(b + g) - f(g): in the last block it is what the layer itself returns less."""
+    """The paper's rule, f(b + g) - f(g): in the last block it is the difference of the layer's outputs."""
     clean, corrupt = pair("Llama")
     result = aw.circuits.component_relevance(clean, AT, reference=corrupt)
     block, inner = clean.model.model.layers[1], clean.model.model
@@ -237,8 +237,8 @@ def test_between_is_the_share_of_what_a_later_component_writes():
     names = [str(part) for part in result.components]
     heads, later = [names.index(f"head 0.{head}") for head in range(4)], names.index("head 1.2")
     block = block_of(clean, 1, "self", "test")
-    own = [block_of(trace, 1, "self", "test").mixed[2] for trace in (clean, corrupt)]
-    distinct = own[0] - own[1]
+    values = [block_of(trace, 1, "self", "test").mixed[2] for trace in (clean, corrupt)]
+    distinct = values[0] - values[1]
     value, _ = block.value_projection()
     for head, position in enumerate(heads):
         first = [block_of(trace, 0, "self", "test") for trace in (clean, corrupt)]
@@ -283,9 +283,9 @@ def test_smollm2_agrees_with_patching(smollm2):
     assert np.nanargmax(result.heads) == 23 * 9 + 4
     assert np.corrcoef(result.heads.ravel(), -exact.raw["head"].ravel())[0, 1] > 0.99
     circuit = result.circuit(0.05)
-    kept = aw.circuits.faithfulness(*texts, circuit, " Paris", foil=" Rome")
-    assert kept.size < kept.all / 4
-    assert kept.share > 0.7
+    faithful = aw.circuits.faithfulness(*texts, circuit, " Paris", foil=" Rome")
+    assert faithful.size < faithful.all / 4
+    assert faithful.share > 0.7
     tokens = aw.circuits.contextual_decomposition(texts[0], " Paris", foil=" Rome")
     assert tokens.values.argsort()[::-1][:2].tolist() == [0, 3]  # the sink, and France
     assert abs(tokens.residual) < 0.1 * result.whole

@@ -1,4 +1,4 @@
-"""Circuits of a head's weights: to plain matrices, to what a model projects, and on models that are known."""
+"""Circuits of a head's weights: to plain matrices, to a model's projections, and on compiled models."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_what_has_no_circuits_is_said():
         aw.circuits.head_circuits(model, tokenizer, 0, 7)
     with pytest.raises(ValueError, match="out of range"):
         aw.circuits.head_circuits(model, tokenizer, 0, 0).ov_tokens([99])
-    with pytest.raises(ValueError, match="2 tokens"):  # one token, not its letters
+    with pytest.raises(ValueError, match="2 tokens"):  # a single token, not its letters
         aw.circuits.head_circuits(model, tokenizer, 0, 0).ov_tokens("ab")
     llama = aw.circuits.head_circuits(tiny.build(tiny.TEXT["Llama"]), None, 0, 0)
     with pytest.raises(ValueError, match="has no position embeddings"):

@@ -1,4 +1,4 @@
-"""Head loadings: to gradients of models whose attention, norms and MLPs are held fixed by hooks."""
+"""Head loadings: to gradients of models whose attention, norms and MLPs are fixed by hooks."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-# Serial and parallel blocks, norms before and after, grouped queries, factors of what is added.
+# Serial and parallel blocks, norms before and after, grouped queries, factors of the updates.
 SEVERAL = ("Llama", "GPT-2", "GPT-NeoX", "Cohere", "Granite", "OLMo 2")
 CLOSE = 2e-5  # single precision: recorded weights and values, through two layers and a head
 
 
 @contextmanager
-def held(model: Any, passes: Any = lambda layer, head: True) -> Iterator[None]:
-    """Hold all but the values fixed, by code of its own; heads that do not pass are constants, too."""
+def frozen(model: Any, passes: Any = lambda layer, head: True) -> Iterator[None]:
+    """Freeze all but the values, by plain code; heads that do not pass are constants, too."""
     called = iter(range(10**6))
 
     def attend(module: Any, query: Any, key: Any, value: Any, mask: Any, **given: Any) -> Any:
@@ -54,10 +54,10 @@ def held(model: Any, passes: Any = lambda layer, head: True) -> Iterator[None]:
         linear = gain * plain / (plain.square().mean(-1, keepdim=True) + eps).sqrt().detach()
         return linear + (output - linear).detach()
 
-    hf.AttentionInterface.register("held", attend)
-    hf.AttentionMaskInterface.register("held", eager_mask)
+    hf.AttentionInterface.register("frozen", attend)
+    hf.AttentionMaskInterface.register("frozen", eager_mask)
     before = model.config._attn_implementation
-    model.set_attn_implementation("held")
+    model.set_attn_implementation("frozen")
     hooks = []
     for name, module in model.named_modules():
         if "norm" in type(module).__name__.lower():
@@ -73,7 +73,7 @@ def held(model: Any, passes: Any = lambda layer, head: True) -> Iterator[None]:
 
 
 def slope(model: Any, blocks: Any, layer: int, of: Any, **how: Any) -> torch.Tensor:
-    """The gradient of a number by what a block reads [token, width]."""
+    """The gradient of a number by a block's input [token, width]."""
     states: list[Any] = []
 
     def see(_: Any, args: Any, kwargs: Any) -> Any:
@@ -81,7 +81,7 @@ def slope(model: Any, blocks: Any, layer: int, of: Any, **how: Any) -> torch.Ten
         states.append(x)
         return ((x, *args[1:]), kwargs) if args else (args, kwargs | {"hidden_states": x})
 
-    with held(model, **how):
+    with frozen(model, **how):
         hook = blocks[layer].register_forward_pre_hook(see, with_kwargs=True)
         number = of(model(torch.tensor([IDS])))
         hook.remove()
@@ -149,7 +149,7 @@ def test_france_reaches_paris_through_one_head(smollm2: Any) -> None:
     model, tokenizer = smollm2
     trace = aw.trace(model.float(), tokenizer, "The capital of France is")
     loadings = aw.circuits.head_loadings(trace, ("state", 1), " Paris", foil=" Rome", token="France")
-    # Of paths through one head alone; measured before by plain code.
+    # Of paths through a single head; measured before by plain code.
     assert np.nansum(loadings.direct) == pytest.approx(1.54, abs=5e-3)
     largest = loadings.top(3, direct=True)
     assert [(head.layer, head.head) for head in largest] == [(23, 4), (23, 3), (24, 4)]

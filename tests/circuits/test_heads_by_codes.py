@@ -1,4 +1,4 @@
-"""Heads of a task by sparse codes: a known circuit, a trained one beside patching, and no task."""
+"""Heads of a task by sparse codes: a compiled circuit, a trained circuit beside patching, and no task."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def test_the_head_that_copies_is_found():
     clean, corrupt = (aw.trace(model, tokenizer, text) for text in ("fadebcfadeb", "fadebafadeb"))
     assert result.agreement(aw.circuits.patch(clean, corrupt, "c", foil="a", sites="head")) == 1
     assert "head 1.0" in repr(result)
-    # The same texts as both kinds: no code is of one alone.
+    # The same texts as both kinds: no code is of a single kind.
     same = aw.circuits.heads_by_codes(model, tokenizer, examples[0], examples[0], d_sae=64, steps=50)
     assert np.nanmax(same.scores) <= 0
 
 
 @pytest.mark.slow
 def test_a_trained_head_that_always_writes_is_not_found():
-    # It writes a letter in either case, where patching sees that it is the right one.
+    # It writes a letter in either case, where patching sees that it is right.
     model, tokenizer = aw.zoo.trained("induction")
     letters = "abcdefghijklmnop"
     examples = [texts(letters, 32, 8, seed, repeats=repeats) for seed, repeats in ((0, True), (1, False))]

@@ -19,13 +19,14 @@ from .made import induction
 def test_it_is_the_norm_and_the_head_of_every_state() -> None:
     trace = text("Llama")
     model = trace.model
-    kept: list[torch.Tensor] = []
+    states: list[torch.Tensor] = []
     handles = [
-        layer.register_forward_pre_hook(lambda _, args: kept.append(args[0])) for layer in model.model.layers
+        layer.register_forward_pre_hook(lambda _, args: states.append(args[0]))
+        for layer in model.model.layers
     ]
     with torch.no_grad():
         final = model(**trace.inputs).logits[0]
-        logits = [model.lm_head(model.model.norm(state))[0] for state in kept]
+        logits = [model.lm_head(model.model.norm(state))[0] for state in states]
     for handle in handles:
         handle.remove()
     lens = aw.circuits.lens(trace, 7, top=4)

@@ -1,4 +1,4 @@
-"""Lenses and translators of models whose blocks do not all attend: against the model's own last steps."""
+"""Lenses and translators of models whose blocks do not all attend: against the model's last steps."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.models.build import Kind, build
 
 IDS = torch.tensor([21, 34, 55, 47, 90, 63, 21, 30, 44, 70, 12])
 ROWS = np.random.default_rng(0).integers(3, 100, (30, 30))
-# transformers compiles a kernel of RWKV in a process of its own.
+# transformers compiles a kernel of RWKV in another process.
 RWKV = pytest.param("rwkv", marks=pytest.mark.slow)
 KINDS = [
     *("mamba", "mamba2", "qwen3_5_text", "granitemoehybrid", "falcon_h1", "recurrent_gemma", "lfm2_moe"),

@@ -186,7 +186,7 @@ def test_estimates_on_smollm2_to_the_reference(shared: Any, smollm2: Any, name: 
             assert cell.exact == pytest.approx(float(reference[key][cell.layer, column]), abs=2e-4)
 
 
-# -- what it costs ---------------------------------------------------------------------------------
+# -- cost -----------------------------------------------------------------------------------------
 
 
 def deep(n_layers: int = 6) -> tuple[Any, Any]:
@@ -199,13 +199,13 @@ def deep(n_layers: int = 6) -> tuple[Any, Any]:
 def test_a_sweep_of_states_costs_what_is_stated() -> None:
     clean, corrupt = deep()
     n_layers, n, m = 6, 20, 6
-    one = n_layers * n  # tokens that the blocks of a forward pass read
+    whole_pass = n_layers * n  # tokens that the blocks of a forward pass read
     with counted(LlamaDecoderLayer) as whole:
         aw.circuits.patch(clean, corrupt, 7, foil=9, sites="state")
-    # The tokens before the first different one once, and those after it once in each run.
+    # The tokens before the first difference once, and those after it once in each run.
     preparation = (n - m + 2 * m) * n_layers
     sweep = whole["tokens"] - preparation
-    assert 0 < sweep / one <= (n_layers + 1) / 2 * m**2 / n
+    assert 0 < sweep / whole_pass <= (n_layers + 1) / 2 * m**2 / n
     # Every layer's call runs the blocks from there on; three calls prepare.
     assert whole["calls"] <= 3 * n_layers + n_layers * (n_layers + 1) // 2
 
@@ -221,7 +221,7 @@ def test_an_estimate_costs_two_passes_forward_beside_its_check(monkeypatch: Any)
     with counted(LlamaDecoderLayer) as whole, SuffixRuns(both, targets, ALL, "patch", [1]) as runs:
         raw, checked = estimated(runs, both, ALL, 1, 0, 32)
     n_layers, n, m = 6, 20, 6
-    # The whole text of one run, and of the other what is behind the prefix that it leaves.
+    # The whole text of a run, and of the other the tokens behind the shared prefix.
     assert whole["calls"] == 2 * n_layers
     assert whole["tokens"] == n_layers * (n + m)
     assert len(passes) == 1
@@ -260,7 +260,7 @@ def test_several_cells_at_once_and_single_positions_of_heads() -> None:
         aw.circuits.set_activations(corrupt, "mlp", 0, clean, tokens=5),
         aw.circuits.set_activations(corrupt, "attention", 1, clean, tokens=6),
     ]
-    # What other runs held at a place is what they held unpatched.
+    # States of other runs are as without patches.
     with sets[0], sets[1], sets[2]:
         expected = difference(corrupt)
     assert result.after == pytest.approx(expected, abs=1e-9)
@@ -378,18 +378,18 @@ def test_what_cannot_be_patched_is_said() -> None:
         "  corrupt: <s> | f | a | d | e | · | · | f | a | d | e | b",
     ]
     assert "patch(..., sweep=aw.circuits.Sweep(align=True))" in str(caught.value)
-    # Of long texts, what is around the difference.
+    # Of long texts, the tokens around the difference.
     texts = (aw.trace(model, tokenizer, text) for text in ("abcdefghfadebc", "abcdefghfacdebc"))
     with pytest.raises(ValueError, match=r"\n  clean  : … \| e .* \| a \| · \| d \| e \| b \| c\n"):
         patch(*texts, "c")
     half = [aw.trace(copy.deepcopy(model).to(torch.bfloat16), tokenizer, "fadebcfadeb")]
     half.append(aw.trace(half[0].model, tokenizer, "fadebafadeb"))
-    for function, places in (
+    for function, edge in (
         (aw.circuits.path_patch, [("head", 0, 0), ("head", 1, 0)]),
         (aw.circuits.edge_attribution, []),
     ):
         with pytest.raises(ValueError, match="half precision rounds away; load the model in float32"):
-            function(*half, *places, "c", foil="a")
+            function(*half, *edge, "c", foil="a")
     with pytest.raises(ValueError, match="load the model in float32"):
         patch(
             half[0], aw.trace(half[0].model, tokenizer, "fadefadeb"), "c", sweep=aw.circuits.Sweep(align=True)
@@ -478,14 +478,16 @@ def test_every_site_of_a_model_whose_last_blocks_share_keys_and_values() -> None
     block = model.model.layers[-1]
     of = {"attention": block.post_attention_layernorm, "mlp": block.post_feedforward_layernorm}
     for site, module in of.items():
-        kept: list[torch.Tensor] = []
-        handle = module.register_forward_hook(lambda _, __, output, kept=kept: kept.append(output.clone()))
+        outputs: list[torch.Tensor] = []
+        handle = module.register_forward_hook(
+            lambda _, __, output, outputs=outputs: outputs.append(output.clone())
+        )
         with torch.no_grad():
             model(clean.input_ids[None])
         handle.remove()
 
-        def patched(_: Any, __: Any, output: torch.Tensor, kept: Any = kept) -> torch.Tensor:
-            return torch.cat([output[:, :-1], kept[0][:, -1:]], dim=1)
+        def patched(_: Any, __: Any, output: torch.Tensor, outputs: Any = outputs) -> torch.Tensor:
+            return torch.cat([output[:, :-1], outputs[0][:, -1:]], dim=1)
 
         handle = module.register_forward_hook(patched)
         with torch.no_grad():

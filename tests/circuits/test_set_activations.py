@@ -15,7 +15,7 @@ from tests.tracing import tiny
 OTHER = [3, 17, 7, 8, 99, 6]
 
 # Of a block of layer 1: the module whose input is the state, and those that write attention and MLP.
-PLACES = {
+PATHS = {
     "GPT-2": ("transformer.h.1", "transformer.h.1.attn.c_proj", "transformer.h.1.mlp.c_proj"),
     "Llama": ("model.layers.1", "model.layers.1.self_attn.o_proj", "model.layers.1.mlp"),
     "Gemma 2": (
@@ -45,19 +45,19 @@ def by_hand(model: Any, path: str, site: str, change: Any) -> Any:
         handle.remove()
 
 
-@pytest.mark.parametrize("name", PLACES)
+@pytest.mark.parametrize("name", PATHS)
 @pytest.mark.parametrize("site", SITES)
 def test_a_trace_gives_what_a_hook_by_hand_copies(name: str, site: str) -> None:
     trace = text(name)
     other = aw.trace(trace.model, None, input_ids=OTHER)
-    path = PLACES[name][SITES.index(site)]
-    kept: list[torch.Tensor] = []
-    with by_hand(trace.model, path, site, lambda x: (kept.append(x), x)[1]):
+    path = PATHS[name][SITES.index(site)]
+    read: list[torch.Tensor] = []
+    with by_hand(trace.model, path, site, lambda x: (read.append(x), x)[1]):
         logits(other)
 
     def copied(x: torch.Tensor) -> torch.Tensor:
         x = x.clone()
-        x[:, [2, 5]] = kept[0][:, [2, 5]]
+        x[:, [2, 5]] = read[0][:, [2, 5]]
         return x
 
     with by_hand(trace.model, path, site, copied):
@@ -65,7 +65,7 @@ def test_a_trace_gives_what_a_hook_by_hand_copies(name: str, site: str) -> None:
     plain = logits(trace)
     with aw.circuits.set_activations(trace, site, 1, other, tokens=[2, -1]):
         result = logits(trace)
-    tolerance = 1e-6 if name == "Gemma 2" else 1e-12  # its own attention sums its scores in float32
+    tolerance = 1e-6 if name == "Gemma 2" else 1e-12  # its attention sums its scores in float32
     torch.testing.assert_close(result, expected, atol=tolerance, rtol=0)
     assert float((result - plain).abs().max()) > 1e-4
     assert torch.equal(logits(trace), plain), "the model is as it was"
@@ -125,11 +125,11 @@ def test_given_numbers_are_in_the_order_of_the_tokens() -> None:
 def test_the_last_one_entered_has_the_last_word_and_others_compose() -> None:
     trace = text("GPT-2")
     zero = aw.circuits.set_activations(trace, "mlp", 0, 0.0)
-    one = aw.circuits.set_activations(trace, "mlp", 0, 1.0)
+    ones = aw.circuits.set_activations(trace, "mlp", 0, 1.0)
     double = aw.circuits.set_activations(trace, "mlp", 0, lambda x: 2 * x)
-    with one:
+    with ones:
         expected = logits(trace)
-    with zero, one:
+    with zero, ones:
         assert torch.equal(logits(trace), expected)
     with zero, double:
         doubled = logits(trace)
@@ -192,7 +192,7 @@ def test_encoders_and_decoders_and_blocks_that_are_shared() -> None:
     for layer in range(3):
         with aw.circuits.set_activations(albert, "state", layer, 0.5, tokens=[1]):
             differences.append(logits(albert))
-    assert float((differences[0] - differences[1]).abs().max()) > 1e-6, "one module, three layers"
+    assert float((differences[0] - differences[1]).abs().max()) > 1e-6, "a module of three layers"
 
 
 def test_other_threads_see_the_model_as_it_was() -> None:

@@ -72,7 +72,7 @@ def test_the_lens_is_exact_where_blocks_are_affine() -> None:
 def test_a_translator_is_saved_and_kept_to_its_model(tmp_path: Any) -> None:
     model, tokenizer, trace = induction()
     translator = aw.circuits.fit_translator(model, tokenizer, TEXTS)
-    again = aw.circuits.Translator.load(translator.save(tmp_path / "one.safetensors"))
+    again = aw.circuits.Translator.load(translator.save(tmp_path / "translator.safetensors"))
     first, second = (aw.circuits.lens(trace, "c", translator=item) for item in (translator, again))
     assert np.array_equal(first.kl, second.kl)
     assert "ridge 0.03" in first.title
@@ -187,9 +187,9 @@ def test_what_the_logit_lens_misses_in_smollm2_a_translator_reads(smollm2: Any) 
     trace = aw.trace(model, None, input_ids=held_out)
     plain, fitted = (aw.circuits.lens(trace, 0, translator=chosen) for chosen in (None, translator))
     # KL(model || lens) in nats and share of equal top tokens, without the sink's first tokens
-    known = {0: (103, 0.00, 2.4, 0.26), 12: (16.7, 0.08, 1.8, 0.37), 18: (17.5, 0.15, 1.4, 0.46)}
-    known |= {26: (5.3, 0.40, 0.56, 0.62), 28: (2.7, 0.52, 0.30, 0.75)}
-    for layer, (plain_kl, plain_top, fitted_kl, fitted_top) in known.items():
+    measured = {0: (103, 0.00, 2.4, 0.26), 12: (16.7, 0.08, 1.8, 0.37), 18: (17.5, 0.15, 1.4, 0.46)}
+    measured |= {26: (5.3, 0.40, 0.56, 0.62), 28: (2.7, 0.52, 0.30, 0.75)}
+    for layer, (plain_kl, plain_top, fitted_kl, fitted_top) in measured.items():
         for lens, kl, top in ((plain, plain_kl, plain_top), (fitted, fitted_kl, fitted_top)):
             assert lens.kl[layer, 4:].mean() == pytest.approx(kl, rel=0.06)
             best = [[cell[0].id for cell in lens.top_tokens(1, layer=row)[0]] for row in (layer, -1)]

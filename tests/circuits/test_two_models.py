@@ -1,4 +1,4 @@
-"""Two models on one text: what tuning changed, where it is known which weights it could change."""
+"""Two models on one text: the changes of tuning, with given weights that it could change."""
 
 from __future__ import annotations
 

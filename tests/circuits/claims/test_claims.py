@@ -1,4 +1,4 @@
-"""True claims about models whose circuit is known hold, false ones fail; random models have few to show."""
+"""True claims about models with a given circuit hold, false ones fail; random models have few to show."""
 
 from __future__ import annotations
 
@@ -261,15 +261,15 @@ def attending(seed: int) -> aw.results.ClaimReport:
     config = GPT2Config(
         vocab_size=9, n_embd=16, n_layer=1, n_head=4, n_positions=20, initializer_range=0.6, bos_token_id=8
     )
-    tokenizer = aw.zoo.induction(letters=LETTERS, length=16)[1] if not KEPT else KEPT[0]
-    KEPT[:] = [tokenizer]
+    tokenizer = aw.zoo.induction(letters=LETTERS, length=16)[1] if not TOKENIZERS else TOKENIZERS[0]
+    TOKENIZERS[:] = [tokenizer]
     rng = random.Random(seed)
     texts = ["".join(rng.choices(LETTERS, k=9)) for _ in range(6)]
     roles = {
         "one": [(rng.randrange(6, 9),) * 2 for _ in texts],
         "other": [(rng.randrange(5),) * 2 for _ in texts],
     }
-    roles = {name: [(start, start + 1) for start, _ in places] for name, places in roles.items()}
+    roles = {name: [(start, start + 1) for start, _ in spans] for name, spans in roles.items()}
     claim = aw.circuits.claim("head 0.1 attends from one to other")
     model = GPT2LMHeadModel(config).eval()
     return claim.check(model, tokenizer, texts, roles=roles, margin=0.05, resamples=1000)
@@ -283,7 +283,7 @@ def test_one_text_has_no_interval_that_could_be_drawn():
     assert high - low < 10
 
 
-KEPT: list[Any] = []
+TOKENIZERS: list[Any] = []
 
 
 def false_positives(seeds: range) -> int:

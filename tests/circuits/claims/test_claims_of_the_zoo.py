@@ -1,4 +1,4 @@
-"""On every compiled model of the zoo what the program does holds, and what it does not fails."""
+"""On every compiled model of the zoo claims about its program hold, and false claims fail."""
 
 from __future__ import annotations
 

@@ -12,13 +12,13 @@ from attnwidgets.circuits.claims.verdicts import Bootstrap, verdict_of
 
 @pytest.mark.parametrize("n", [5, 10, 30])
 def test_at_the_margin_claims_hold_in_at_most_a_twentieth_of_samples(n):
-    held = 0
+    confirmed = 0
     for seed in range(200):
         values = np.random.default_rng(seed).normal(0.1, 0.2, n)
         bootstrap = Bootstrap(2000, seed)
         above, below = bootstrap.above(values, 0.1), bootstrap.below(values, 0.1)
-        held += verdict_of(above, below, 0.95) == "holds"
-    assert held <= 10
+        confirmed += verdict_of(above, below, 0.95) == "holds"
+    assert confirmed <= 10
 
 
 def test_intervals_are_those_of_students_t_for_normal_numbers():

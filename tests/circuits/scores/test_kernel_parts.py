@@ -1,4 +1,4 @@
-"""Parts of weights without a softmax: to kernels' weights, to plain code, and on models that are known."""
+"""Parts of weights without a softmax: to kernels' weights, to plain code, and on compiled models."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_pairs_sum_to_the_weight_of_the_kernel(name: str, by: str) -> None:
 
 
 def states_of(trace: Any, block: Any) -> list[torch.Tensor]:
-    """What two consecutive blocks read [token, width], by hooks."""
+    """The inputs of two consecutive blocks [token, width], by hooks."""
     seen: list[Any] = []
 
     def see(_: Any, args: Any, kwargs: Any) -> None:
@@ -105,7 +105,7 @@ def test_a_key_of_lightning_attention_is_that_of_plain_code() -> None:
     states = states_of(trace, [blocks[layer]])[0]
     attention, norm = blocks[layer].self_attn, blocks[layer].input_layernorm
     parts = aw.circuits.kernel_parts(trace, QUERY, KEY, layer=layer, head=1, by="token")
-    # No convolution: a key is made of its own token.
+    # No convolution: a key is made of a single token.
     assert parts.parts[1] == (f"{IDS[KEY]} [{KEY}]", "constant")
     assert parts.offers[0] == pytest.approx(parts.weight, rel=1e-4)
     component = aw.circuits.kernel_parts(trace, QUERY, KEY, layer=layer, head=1)
@@ -121,7 +121,7 @@ def test_a_key_of_lightning_attention_is_that_of_plain_code() -> None:
 
 @pytest.mark.parametrize("name", ["qwen3_next", "mamba2"])
 def test_a_part_that_goes_while_all_else_stays_takes_its_share(name: str) -> None:
-    """Brute force on the kernel: another key in the place of one, later keys and gates as they were."""
+    """Brute force on the kernel: a replaced key, later keys and gates as they were."""
     trace = tiny(name)
     layer, head = without_softmax(trace)
     mix = trace.stack_table["self"].mixing[layer].mixes[0]

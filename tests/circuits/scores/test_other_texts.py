@@ -1,4 +1,4 @@
-"""Tokens of other texts: to a model with their states in a cell's place, and where the rule is known."""
+"""Tokens of other texts: to a model with their states in a cell, and with a compiled rule."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TEXTS = [
     "then the dog and the cat ran on",
 ]
 QUERY, KEY, LAYER, HEAD = 5, 2, 1, 1
-# Where a block keeps what makes its keys and queries, and what it reads them from.
+# The modules of a block that make its keys and queries, and the norm before them.
 PROJECTED = {
     "Llama": ("model.layers.1", "self_attn.{}_proj", "input_layernorm"),
     "Qwen3": ("model.layers.1", "self_attn.{}_proj", "input_layernorm"),
@@ -76,7 +76,7 @@ class Put:
         self.tokenizer = trace.tokenizer
 
     def states(self, text: str) -> Any:
-        """What the block reads [token, width]."""
+        """The block's input [token, width]."""
         read: dict[str, Any] = {}
 
         def note(_: Any, args: Any, kwargs: Any) -> None:
@@ -134,7 +134,7 @@ def test_weights_are_those_of_a_model_with_the_state_in_its_place(family: str) -
         ("key", other.keys, other.above_keys),
         ("query", other.queries, other.above_queries),
     ):
-        expected = {place: put.attention(side, states[place[0]][place[1]]) for place in every}
+        expected = {token: put.attention(side, states[token[0]][token[1]]) for token in every}
         for token in tokens:
             assert token.attention == pytest.approx(expected[token.text, token.position], abs=2e-6)
             assert TEXTS[token.text].split()[token.position - (family == "BERT")] == token.token
@@ -176,7 +176,7 @@ def test_an_induction_head_looks_for_what_follows_its_token_in_any_text() -> Non
         token for (_, token), is_after in zip(every, follows, strict=True) if is_after
     }
     assert all(token.before.endswith("b") for token in other.keys)
-    # It has the score of all others that follow b, and a larger one than the rest.
+    # It has the score of all others that follow b, and a larger score than the rest.
     assert other.above_keys == pytest.approx(1 - np.mean(follows))
     assert other.below_keys == 0
     assert other.is_sought

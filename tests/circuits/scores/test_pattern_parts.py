@@ -1,4 +1,4 @@
-"""Patterns of heads as pairs of components: to single cells, on known circuits, and claims about them."""
+"""Patterns of heads as pairs of components: to single cells, on compiled circuits, and claims about them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_pattern_is_the_mean_of_its_cells_by_attention(family: str) -> None:
     # Recorded weights are float32, and sum to one only as such.
     np.testing.assert_allclose(head.pairs, pairs / queries, atol=1e-6)
     assert sum(head.given.values()) == pytest.approx(given / queries, abs=1e-6)
-    # Of weights alone: how far rows are from even ones, both ways.
+    # Of weights alone: how far rows are from even rows, both ways.
     seen = [row[row > 0] / row.sum() for row in weights if (row > 0).sum() > 1]
     if not any(trace.axes(stack)[0].units["token"].special):
         far = np.mean([(row - 1 / len(row)) @ np.log(row) for row in seen])
@@ -72,9 +72,9 @@ def test_the_circuit_of_the_induction_model_is_named() -> None:
 
 
 def test_texts_are_joined_query_by_query() -> None:
-    one, other = (aw.trace(*induction(), text) for text in TEXTS[-2:])
-    both = aw.circuits.pattern_parts([one, other], [(1, 0)])
-    alone = [aw.circuits.pattern_parts(trace, [(1, 0)]) for trace in (one, other)]
+    first, second = (aw.trace(*induction(), text) for text in TEXTS[-2:])
+    both = aw.circuits.pattern_parts([first, second], [(1, 0)])
+    alone = [aw.circuits.pattern_parts(trace, [(1, 0)]) for trace in (first, second)]
     counts = [result.n_queries for result in alone]
     assert both.n_queries == sum(counts)
     expected = np.average([result[1, 0].pairs for result in alone], axis=0, weights=counts)
@@ -117,7 +117,7 @@ def test_what_a_head_reads_is_a_claim() -> None:
     [first] = reports[0]
     assert first.baselines == {"other writers": pytest.approx(0, abs=1e-6)}
     assert "attention lost without head 0.0 in the keys 0.4" in str(reports[0])
-    # By hand: rows whose letter occurred before lose what they gave the letter after it.
+    # By hand: rows whose letter occurred before lose the weight of the letter after it.
     text = TEXTS[0]
     row = np.asarray(aw.attention(aw.trace(*induction(), text)).layer(1))[0]
     # Of a letter that is there once, token 0 has all; of another it is left with a half and the rest.
@@ -135,7 +135,7 @@ def test_both_hops_are_claims_that_hold() -> None:
         texts.append(" ".join(pairs) + " " + letters[0])
     sentences = [f"head {layer}.0 looks where head {of}.0 wrote" for layer, of in ((1, 0), (2, 0), (2, 1))]
     report = aw.circuits.check_claims(*made("two_hop"), sentences, texts, margin=0.05)
-    # What head 1.0 wrote is what head 2.0 asks with, and is in no key that it reads.
+    # The output of head 1.0 is in the query of head 2.0, and in no key that it reads.
     assert [result.verdict for result in report] == ["holds", "holds", "fails"]
 
 

@@ -1,4 +1,4 @@
-"""Scores as pairs of parts: to plain references, to recorded attention, and on models that are known."""
+"""Scores as pairs of parts: to plain references, to recorded attention, and on compiled models."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_pairs_sum_to_what_attention_says(family: str) -> None:
             for by in ("component",) if family in EXPERTS else ("component", "token"):
                 for foil in ("others", "row", 5):
                     why = aw.why(trace, query, key, layer=layer, head=head, foil=foil, by=by, stack=stack)
-                    # Weights are float32, and the logarithm of one has its relative error.
+                    # Weights are float32, and a logarithm has their relative error.
                     assert why.total == pytest.approx(contrast(trace, why, stack), abs=1e-5)
 
 
@@ -140,8 +140,8 @@ def test_the_total_is_the_log_odds_and_how_undecided_the_others_are(family: str)
     entropy = -float(rest @ np.log(rest))
     assert why.total == pytest.approx(np.log(why.attention / (1 - why.attention)) + entropy, abs=1e-6)
     # A foil and the key, exchanged.
-    one, other = (aw.why(trace, 6, key, layer=1, head=1, foil=foil) for key, foil in ((2, 5), (5, 2)))
-    np.testing.assert_allclose(one.pairs, -other.pairs, atol=1e-12)
+    forward, backward = (aw.why(trace, 6, key, layer=1, head=1, foil=foil) for key, foil in ((2, 5), (5, 2)))
+    np.testing.assert_allclose(forward.pairs, -backward.pairs, atol=1e-12)
 
 
 def test_what_softmax_removes_is_in_no_contrast() -> None:
@@ -192,25 +192,25 @@ def test_words_are_sums_over_their_tokens() -> None:
 def test_content_and_position_sum_to_the_total() -> None:
     for family, split in (("Llama", "turned"), ("GPT-2", "embedded"), ("T5", "biased")):
         why = aw.why(FAMILIES[family].traced(), 6, 2, layer=1, head=1)
-        place = why.place
-        assert place is not None
-        assert sum(place) == pytest.approx(why.total, abs=1e-5), split
-    # Of tokens that are all the same, in the first layer, only the place differs.
+        shares = why.place
+        assert shares is not None
+        assert sum(shares) == pytest.approx(why.total, abs=1e-5), split
+    # Of tokens that are all the same, in the first layer, only the position differs.
     trace = aw.trace(FAMILIES["Llama"].model(), None, input_ids=[7] * 8)
-    place = aw.why(trace, 6, 2, layer=0, head=1).place
-    assert place is not None
-    assert abs(place.content) < 1e-5 < abs(place.position)
+    shares = aw.why(trace, 6, 2, layer=0, head=1).place
+    assert shares is not None
+    assert abs(shares.content) < 1e-5 < abs(shares.position)
 
 
 @pytest.mark.parametrize("family", ["Llama", "Qwen3", "OLMo 2"])
 def test_attention_without_a_part_is_that_of_a_model_without_it(family: str) -> None:
-    """Taken out of what the projection reads, in the model's own modules: the norm follows."""
+    """Taken out of the projection's input, in the model's modules: the norm follows."""
     model = EVERY[family].model()
     block = model.model.layers[1]
     written: dict[str, Any] = {}
     for name, module in (("MLP 0", model.model.layers[0]),):
         module.mlp.register_forward_hook(lambda _, __, output, name=name: written.update({name: output}))
-    if family == "OLMo 2":  # what a block adds passes a norm
+    if family == "OLMo 2":  # a block's update passes a norm
         model.model.layers[0].post_feedforward_layernorm.register_forward_hook(
             lambda _, __, output: written.update({"MLP 0": output})
         )

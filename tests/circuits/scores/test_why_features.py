@@ -14,7 +14,7 @@ from tests.tracing.families import FAMILIES, IDS
 
 from .test_why import contrast
 
-SITE = "blocks.0.hook_resid_post"  # what heads of layer 1 read
+SITE = "blocks.0.hook_resid_post"  # the input of heads of layer 1
 TEXT = "the animal did not cross the street because it was too tired ."
 KINDS = [
     {"architecture": "standard"},
@@ -114,7 +114,7 @@ def test_only_features_of_the_tokens_that_are_compared_are_parts() -> None:
     for query, key, foil in ((6, 2, 4), (6, 2, "others"), (3, 1, "others")):
         why = aw.why(trace, query, key, layer=1, head=1, by=sae, foil=foil)
         tokens = {query, key, foil} if isinstance(foil, int) else range(query + 1)
-        active = sorted({one.feature for token in tokens for one in fired.strongest(token, 60)})
+        active = sorted({item.feature for token in tokens for item in fired.strongest(token, 60)})
         assert why.parts[:-3] == tuple(f"feature {feature}" for feature in active)
 
 
@@ -163,7 +163,7 @@ def test_an_sae_of_other_states_is_refused_by_name() -> None:
 
 @pytest.mark.parametrize("family", ["Llama", "BERT"])
 def test_attention_without_features_is_that_of_a_model_without_them(family: str) -> None:
-    """Features are taken out of what the projection reads, in the model's modules: the norm follows."""
+    """Features are taken out of the projection's input, in the model's modules: the norm follows."""
     model = FAMILIES[family].model()
     trace = aw.trace(model, None, input_ids=IDS)
     sae = sae_of()

@@ -45,8 +45,8 @@ def test_scores_are_those_of_two_plain_passes(induction):
         ids = tokenizer(text)["input_ids"] + tokenizer(output, add_special_tokens=False)["input_ids"]
         with torch.no_grad():
             rows.append(model(torch.tensor([ids])).logits[0, -4:-1].log_softmax(-1))
-    own = torch.tensor(tokenizer(output, add_special_tokens=False)["input_ids"])[:, None]
-    first, second = (row.gather(1, own)[:, 0] for row in rows)
+    answer = torch.tensor(tokenizer(output, add_special_tokens=False)["input_ids"])[:, None]
+    first, second = (row.gather(1, answer)[:, 0] for row in rows)
     kl = torch.nn.functional.kl_div(rows[1], rows[0], log_target=True, reduction="none").sum(-1)
     expected = {"kl": kl, "pcxmi": first - second, "probability": first.exp() - second.exp()}
     for metric, values in expected.items():

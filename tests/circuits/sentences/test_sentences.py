@@ -55,7 +55,7 @@ def test_only_tokens_after_a_sentence_run():
     with counted(block) as seen:
         aw.circuits.sentence_attribution(trace, unit=parts)
     passes = seen["tokens"] / (len(trace.model.model.layers) * 40)
-    assert passes <= len(parts) / 2 + 2  # half a pass a sentence, one for the cache, half a check
+    assert passes <= len(parts) / 2 + 2  # half a pass a sentence, another for the cache, half a check
 
 
 def test_a_sliding_window_has_no_cache_to_cut():
@@ -162,21 +162,21 @@ def test_kurtosis_is_scipys_and_its_ceiling_is_reached():
     scores = np.random.default_rng(0).random((5, 9))
     ceiling = 9 - 5 + 1 / 8
     np.testing.assert_allclose(normalised_kurtosis(scores) * ceiling, kurtosis(scores, axis=1), atol=1e-12)
-    one = np.eye(9)[:3]
-    np.testing.assert_allclose(normalised_kurtosis(one), 1)
+    peaked = np.eye(9)[:3]
+    np.testing.assert_allclose(normalised_kurtosis(peaked), 1)
     assert np.isnan(normalised_kurtosis(np.full((1, 9), 0.1))).all()
 
 
 def planted(count: int = 30, anchor: int = 5) -> Any:
-    """Attention of a head that looks at its own sentence, and of one that looks at one sentence."""
+    """Attention of three heads: to the query's sentence, to a fixed sentence, and to all earlier tokens."""
     n = 2 * count
-    own, far = np.eye(n), np.eye(n)
+    near, far = np.eye(n), np.eye(n)
     far[2 * anchor + 4 :] = 0
     far[2 * anchor + 4 :, 2 * anchor : 2 * anchor + 2] = 0.5
     recent = np.tril(np.ones((n, n)))
     recent /= recent.sum(1, keepdims=True)
     labels = [f"t{at}" for at in range(n)]
-    return aw.from_attentions(np.stack([own, far, recent])[None], labels)
+    return aw.from_attentions(np.stack([near, far, recent])[None], labels)
 
 
 def test_a_planted_receiver_head_is_found_in_texts_of_any_length():
@@ -190,10 +190,10 @@ def test_a_planted_receiver_head_is_found_in_texts_of_any_length():
 
 def test_receiver_heads_are_averaged_over_texts_and_say_when_they_are_too_few():
     trace = trace_of("Llama", 40)
-    one = aw.circuits.receiver_heads(trace, unit=[(at, at + 2) for at in range(0, 40, 2)])
-    two = aw.circuits.receiver_heads([trace, trace], unit=[(at, at + 2) for at in range(0, 40, 2)])
-    np.testing.assert_allclose(two["receiver"], one["receiver"])
-    assert not one.warning
+    single = aw.circuits.receiver_heads(trace, unit=[(at, at + 2) for at in range(0, 40, 2)])
+    twice = aw.circuits.receiver_heads([trace, trace], unit=[(at, at + 2) for at in range(0, 40, 2)])
+    np.testing.assert_allclose(twice["receiver"], single["receiver"])
+    assert not single.warning
     few = aw.circuits.receiver_heads(trace, unit=[(at, at + 4) for at in range(0, 40, 4)])
     assert "only 10 sentences" in few.warning
     assert len(few.top("receiver", 3)) == 3

@@ -74,8 +74,10 @@ def test_removed_is_the_text_without_the_part(model: Any, trace: Any) -> None:
         left = [token for token in range(len(ids)) if token not in tokens]
         after = log_p(model, [ids[token] for token in left])
         for row, span in enumerate((first, second)):
-            kept = [token for token in span if token not in tokens]
-            expected[row, column] = sum(before[token - 1] - after[left.index(token) - 1] for token in kept)
+            remaining = [token for token in span if token not in tokens]
+            expected[row, column] = sum(
+                before[token - 1] - after[left.index(token) - 1] for token in remaining
+            )
     np.testing.assert_allclose(result.scores.values, expected, atol=1e-4)
     assert not result.scores.warning.count("whole text")
     # A part that ends where the answer begins: the token before the part predicts the answer.
@@ -112,7 +114,7 @@ def test_subsets_fit_what_random_halves_lose(model: Any, trace: Any) -> None:
     for row, span in enumerate(sentences_of(trace)):
         expected = sparse_fit(drawn, losses[:, row] / len(span)) * len(span)
         np.testing.assert_allclose(np.asarray(result.scores.values)[row, 1:4], expected, atol=1e-4)
-    # What stands apart is hidden alone, with nothing else.
+    # Text apart from the messages is hidden alone.
     hidden = aw.circuits.sources(trace)
     apart = [0, 4, 5]
     np.testing.assert_allclose(

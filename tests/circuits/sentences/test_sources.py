@@ -107,7 +107,7 @@ NAMES = [
     *("Tom", "Anna", "Paul", "Clara", "Mark", "Alice", "Peter", "Laura"),
     *("David", "Emma", "James", "Sarah", "Daniel", "Julia", "Robert", "Maria"),
 ]
-PLACES = [
+CITIES = [
     *("Paris", "Rome", "London", "Berlin", "Boston", "Madrid", "Chicago", "Dublin"),
     *("Oslo", "Vienna", "Milan", "Prague"),
 ]
@@ -119,7 +119,7 @@ WHO = ["sister", "brother", "cousin", "boss", "teacher", "doctor", "neighbor", "
 THINGS = ["car", "house", "bicycle", "coat", "door", "bag", "boat", "kitchen"]
 KINDS = [
     ("My {e} is called {v}.", "So your {e} is called {v}.", "What is my {e} called?", WHO, NAMES),
-    ("My {e} lives in {v}.", "So your {e} lives in {v}.", "Where does my {e} live?", WHO, PLACES),
+    ("My {e} lives in {v}.", "So your {e} lives in {v}.", "Where does my {e} live?", WHO, CITIES),
     ("My {e} is {v}.", "So your {e} is {v}.", "What color is my {e}?", THINGS, COLOURS),
 ]
 STARTS = ("Your {e} is called", "Your {e} lives in", "Your {e} is")
@@ -134,7 +134,7 @@ REPLY = [
 
 
 def planted(seed: int) -> tuple[list[dict[str, str]], str]:
-    """Return the chat of a seed, with facts of one kind in four of eight messages, and the answer's start."""
+    """Return the chat of a seed, with facts of a kind in four of eight messages, and the answer's start."""
     draw = random.Random(seed)
     user, assistant, question, entities, values = KINDS[seed % 3]
     entity, value = draw.sample(entities, 4), draw.sample(values, 4)
