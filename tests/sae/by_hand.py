@@ -1,4 +1,4 @@
-"""What SAEs compute, one token and one feature at a time, in float64, from the definitions alone."""
+"""SAEs computed token by token and feature by feature, in float64, from the definitions alone."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def by_hand(sae: aw.SAE, h: torch.Tensor) -> torch.Tensor:
-    """The activations of one token at a time and one feature at a time, in float64, from the definitions."""
+    """The activations, token by token and feature by feature, in float64, from the definitions."""
     result = torch.zeros(len(h), sae.d_sae, dtype=torch.float64)
     for token, state in enumerate(h.double()):
         x = state - state.mean() if sae.centre else state
@@ -43,7 +43,7 @@ def by_hand(sae: aw.SAE, h: torch.Tensor) -> torch.Tensor:
 
 
 def rebuilt(sae: aw.SAE, a: torch.Tensor, h: torch.Tensor) -> torch.Tensor:
-    """The reconstruction of one token at a time, in float64."""
+    """The reconstruction, token by token, in float64."""
     rows = []
     for activations, state in zip(a.double(), h.double(), strict=True):
         row = sae.b_dec.double().clone()

@@ -1,4 +1,4 @@
-"""What several tests of this folder look at: a model, an SAE of its states, and what a corpus says of it."""
+"""Shared by tests of this folder: a model, an SAE of its states, and its statistics over a corpus."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ def counted(bert, sae):
 
 @pytest.fixture
 def stats(counted):
-    """The same, with names of the test's own."""
+    """The same, with names for the test."""
     return counted.named({})
 
 
 @pytest.fixture
 def closed_widgets():
-    """Every test closes what it made, and starts from nothing."""
+    """Every test closes its widgets, and starts without any."""
     from ipywidgets import Widget
 
     Widget.close_all()

@@ -37,7 +37,7 @@ def weights(d_in: int = 8, d_sae: int = 20, seed: int = 0) -> dict[str, torch.Te
     }
 
 
-OWN = {
+PARAMETERS = {
     "standard": ("b_enc",),
     "topk": ("b_enc",),
     "jumprelu": ("b_enc", "threshold"),
@@ -47,10 +47,12 @@ OWN = {
 
 def sae(architecture: str = "standard", d_in: int = 8, d_sae: int = 20, seed: int = 0, **options) -> aw.SAE:
     drawn = weights(d_in, d_sae, seed)
-    own = {name: drawn[name] for name in OWN[architecture]}
+    parameters = {name: drawn[name] for name in PARAMETERS[architecture]}
     if architecture == "topk":
         options = {"k": 5} | options
-    return aw.SAE(drawn["W_enc"], drawn["W_dec"], drawn["b_dec"], **own, architecture=architecture, **options)
+    return aw.SAE(
+        drawn["W_enc"], drawn["W_dec"], drawn["b_dec"], **parameters, architecture=architecture, **options
+    )
 
 
 class StopError(Exception):
@@ -101,15 +103,15 @@ def fitted(model, tokenizer, site: str, *, rank: int = 10, d_sae: int = 64, text
 def write_gemma_scope(folder: Path, drawn: dict, *, upper: bool = True) -> Path:
     folder.mkdir(parents=True)
     names = {"W_enc": "W_enc" if upper else "w_enc", "W_dec": "W_dec" if upper else "w_dec"}
-    kept = ("W_enc", "W_dec", "b_enc", "b_dec", "threshold")
-    np.savez(folder / "params.npz", **{names.get(name, name): drawn[name].numpy() for name in kept})
+    names_in_file = ("W_enc", "W_dec", "b_enc", "b_dec", "threshold")
+    np.savez(folder / "params.npz", **{names.get(name, name): drawn[name].numpy() for name in names_in_file})
     return folder
 
 
 def write_gemma_scope_2(folder: Path, drawn: dict, config: dict | None, **extra: torch.Tensor) -> Path:
     folder.mkdir(parents=True)
-    kept = ("W_enc", "W_dec", "b_enc", "b_dec", "threshold")
-    save_file({name.lower(): drawn[name] for name in kept} | extra, folder / "params.safetensors")
+    names_in_file = ("W_enc", "W_dec", "b_enc", "b_dec", "threshold")
+    save_file({name.lower(): drawn[name] for name in names_in_file} | extra, folder / "params.safetensors")
     if config is not None:
         (folder / "config.json").write_text(json.dumps(config))
     return folder

@@ -15,7 +15,7 @@ from . import made
 
 
 def hidden(model, tokenizer, texts, layer: int) -> torch.Tensor:
-    """States of the tokens that are no special ones, text by text."""
+    """States of the tokens that are not special, text by text."""
     result = []
     for text in texts:
         ids = tokenizer(text, return_tensors="pt")
@@ -80,7 +80,7 @@ def test_every_place_is_looked_at_in_one_pass(bert):
     with pytest.warns(SAEMismatchWarning):
         sae.check(model, tokenizer, made.TEXTS, site="blocks.1.hook_resid_post")
     handle.remove()
-    assert len(passes) == 2  # at its own place, and at all others
+    assert len(passes) == 2  # at its site, and at all others
 
 
 IDS = [[5, 9, 11, 7, 12, 30, 31], [8, 3, 2, 6, 17, 21, 40], [33, 14, 25, 9, 10, 41, 5]]
@@ -88,12 +88,12 @@ IDS = [[5, 9, 11, 7, 12, 30, 31], [8, 3, 2, 6, 17, 21, 40], [33, 14, 25, 9, 10, 
 
 def test_one_pass_shows_the_states_of_every_place_also_where_blocks_are_shared():
     model = tiny.build(tiny.TEXT["ALBERT"])
-    corpus, places = Corpus(model, None, IDS), hook_points_of_blocks(model)
-    together = check._states_by_name(model, corpus, places)
-    assert len(together) == len(places) > 9
-    for position in places:
-        alone = torch.cat([states for states, _ in read_states(model, corpus, position)])
-        assert torch.equal(together[position.name], alone), position.name
+    corpus, points = Corpus(model, None, IDS), hook_points_of_blocks(model)
+    together = check._states_by_name(model, corpus, points)
+    assert len(together) == len(points) > 9
+    for point in points:
+        alone = torch.cat([states for states, _ in read_states(model, corpus, point)])
+        assert torch.equal(together[point.name], alone), point.name
 
 
 @pytest.mark.parametrize("family", ["GPT-NeoX", "Llama", "Gemma 2"])

@@ -15,7 +15,7 @@ from . import made
 
 @pytest.fixture(scope="module")
 def plain(bert, sae):
-    """Texts one by one, cut by hand into windows of 18 tokens between [CLS] and [SEP]."""
+    """Texts in order, cut by hand into windows of 18 tokens between [CLS] and [SEP]."""
     model, tokenizer = bert
     result = []
     for number, text in enumerate(made.CORPUS):

@@ -1,4 +1,4 @@
-"""Views of features: what they ask and are told, what a page holds, and how they are linked."""
+"""Views of features: their requests and answers, the contents of pages, and links."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def trace(bert):
 
 
 @pytest.fixture
-def found(trace, sae):
+def activations(trace, sae):
     return aw.sae_features(trace, sae)
 
 
 def told(view, topic, **args):
-    """What a view answers to its browser side, buffers as arrays of bytes."""
+    """A view's answers to its browser side, buffers as arrays of bytes."""
     return view.requests.answer(topic, args)
 
 
@@ -46,7 +46,7 @@ def contexts(answer):
     return out
 
 
-# One feature a message.
+# A feature per message.
 
 
 def test_a_page_holds_what_is_known_of_a_feature(stats):
@@ -109,9 +109,9 @@ def test_a_table_comes_as_columns(stats):
 
 
 @pytest.mark.parametrize("unit", ["token", "word"])
-def test_activations_come_by_unit_the_strongest_first(found, unit):
-    meta, (ends, features, values) = activations_of(found, unit)
-    dense = found.to(unit).values
+def test_activations_come_by_unit_the_strongest_first(activations, unit):
+    meta, (ends, features, values) = activations_of(activations, unit)
+    dense = activations.to(unit).values
     ends = np.frombuffer(ends, "<u4")
     rows = np.split(np.arange(ends[-1]), ends[:-1])
     features, values = np.frombuffer(features, "<u4"), np.frombuffer(values, "<f4")
@@ -123,14 +123,14 @@ def test_activations_come_by_unit_the_strongest_first(found, unit):
         assert len(row) == (all_of_it > 0).sum()
 
 
-# What is shown, and what is refused.
+# Display and refusals.
 
 
-def test_views_of_one_thing_share_a_selection_and_python_moves_them(stats, found):
+def test_views_of_one_thing_share_a_selection_and_python_moves_them(stats, activations):
     panel, table = aw.FeaturePanel(stats, feature=4), aw.FeatureTable(stats)
     assert table.selection is panel.selection
     assert table.selection.feature == 4
-    strip = aw.FeatureStrip(found, stats=stats)
+    strip = aw.FeatureStrip(activations, stats=stats)
     assert strip.selection is not panel.selection
     aw.link(strip, panel)
     strip.selection.feature = 7
@@ -139,8 +139,8 @@ def test_views_of_one_thing_share_a_selection_and_python_moves_them(stats, found
         panel.selection.feature = 20
 
 
-def test_a_text_opens_with_the_feature_that_fires_most(found):
-    assert aw.FeatureStrip(found).selection.feature == found.ranked(1)[0].feature
+def test_a_text_opens_with_the_feature_that_fires_most(activations):
+    assert aw.FeatureStrip(activations).selection.feature == activations.ranked(1)[0].feature
 
 
 def test_the_browser_is_told_of_the_saes(stats):
@@ -152,8 +152,8 @@ def test_the_browser_is_told_of_the_saes(stats):
     assert changed == ["options"]
 
 
-def test_names_reach_every_view_and_the_statistics(stats, found):
-    table, strip = aw.FeatureTable(stats), aw.FeatureStrip(found, stats=stats)
+def test_names_reach_every_view_and_the_statistics(stats, activations):
+    table, strip = aw.FeatureTable(stats), aw.FeatureStrip(activations, stats=stats)
     other = aw.FeaturePanel(stats.named({}))
     told(table, "name", of=0, feature=3, name="cats")
     assert stats.names == {3: "cats"}
@@ -179,15 +179,15 @@ def test_saes_of_several_layers_stand_in_one_view(bert, trace, sae, stats):
     assert told(view, "activations", of=0, unit="token") != told(view, "activations", of=1, unit="token")
 
 
-def test_the_explorer_shows_features_where_it_is_given_them(trace, sae, stats, found):
+def test_the_explorer_shows_features_where_it_is_given_them(trace, sae, stats, activations):
     plain = aw.Explorer(trace)
     assert "saes" not in plain.options
     assert "features" not in plain.needs.scripts
-    for given in (found, sae, [found]):
+    for given in (activations, sae, [activations]):
         view = aw.Explorer(trace, features=given, stats=stats)
         assert "features" in view.needs.scripts
         assert view.options["saes"][0]["onText"]
-        assert told(view, "activations", of=0, unit="token") == activations_of(found, "token")
+        assert told(view, "activations", of=0, unit="token") == activations_of(activations, "token")
         assert told(view, "feature", of=0, feature=5) == page_of(stats, 5)
     elsewhere = aw.sae_features(aw.trace(trace.model, trace.tokenizer, "a b"), sae)
     with pytest.raises(ValueError, match="of another text"):
@@ -201,7 +201,7 @@ def test_an_explorer_after_a_strip_of_features_opens_with_a_method_of_its_own(be
     assert explorer.selection is strip.selection
     assert explorer.selection.method == "attention"
     explorer.selection.method = "rollout"
-    assert aw.Explorer(trace, features=sae).selection.method == "rollout"  # what was chosen stays
+    assert aw.Explorer(trace, features=sae).selection.method == "rollout"  # the chosen method stays
 
 
 def test_explore_shows_features_as_well(bert, sae, stats):
@@ -233,9 +233,9 @@ def test_explore_shows_features_as_well(bert, sae, stats):
         (lambda s, f: aw.FeatureStrip(f, index_bas=1), TypeError, "'index_bas'.*'index_base'"),
     ],
 )
-def test_what_cannot_be_shown_is_refused_in_words(stats, found, make, error, message):
+def test_what_cannot_be_shown_is_refused_in_words(stats, activations, make, error, message):
     with pytest.raises(error, match=message):
-        make(stats, found)
+        make(stats, activations)
 
 
 def test_statistics_of_another_sae_are_refused(stats, trace, sae):
@@ -253,10 +253,10 @@ def answers(view, tmp_path, **options):
 
 
 def test_a_page_holds_the_features_that_are_named_for_it(stats, tmp_path):
-    held = answers(aw.FeaturePanel(stats, page=[3, 19]), tmp_path)
+    in_page = answers(aw.FeaturePanel(stats, page=[3, 19]), tmp_path)
     opened = stats.loudest(1)[0]
-    assert [item["topic"] for item in held] == ["feature"] * len(held)
-    assert [item["args"] for item in held] == [
+    assert [item["topic"] for item in in_page] == ["feature"] * len(in_page)
+    assert [item["args"] for item in in_page] == [
         {"of": 0, "feature": j} for j in dict.fromkeys([opened, 3, 19])
     ]
     stats.rename({8: "cats"})
@@ -265,11 +265,13 @@ def test_a_page_holds_the_features_that_are_named_for_it(stats, tmp_path):
     assert {3, 8, *(item["args"]["feature"] for item in rest)} == {3, 8, *stats.loudest(50)}
 
 
-def test_the_feature_that_is_selected_is_always_in_its_page(stats, found, trace, sae, tmp_path, monkeypatch):
+def test_the_feature_that_is_selected_is_always_in_its_page(
+    stats, activations, trace, sae, tmp_path, monkeypatch
+):
     monkeypatch.setattr(features, "_HELD", 3)
     quiet = next(j for j in range(20) if j not in stats.loudest(3))
     panel = aw.FeaturePanel(stats, feature=quiet)
-    strip = aw.FeatureStrip(found, stats=stats, feature=quiet, page=[2])
+    strip = aw.FeatureStrip(activations, stats=stats, feature=quiet, page=[2])
     explorer = aw.Explorer(trace, features=sae, stats=stats)
     explorer.selection.feature = quiet
     for view in (panel, strip, explorer):
@@ -278,26 +280,30 @@ def test_the_feature_that_is_selected_is_always_in_its_page(stats, found, trace,
         ]
         assert told_of[0] == quiet, "first, where the budget is"
     panel.selection.feature = 5
-    assert answers(panel, tmp_path)[0]["args"]["feature"] == 5, "what is selected when the page is written"
+    assert answers(panel, tmp_path)[0]["args"]["feature"] == 5, "the selection when the page is written"
     stats.rename({8: "cats"})
     assert b'"feature":5' in panel.requests.opening(10**6)  # as the notebook opens it
 
 
-def test_a_selected_feature_is_shown_where_others_fire_more(found, monkeypatch):
+def test_a_selected_feature_is_shown_where_others_fire_more(activations, monkeypatch):
     monkeypatch.setattr("attnwidgets.views.features.payloads.MOST", 1)
-    weak = next(j for j in found.features if j not in {item.feature for row in found.rows(1) for item in row})
-    view = aw.FeatureStrip(found, feature=weak)
+    weak = next(
+        j
+        for j in activations.features
+        if j not in {item.feature for row in activations.rows(1) for item in row}
+    )
+    view = aw.FeatureStrip(activations, feature=weak)
     _, (ends, features, values) = told(view, "activations", of=0, unit="token")
     ends, features = np.frombuffer(ends, "<u4"), np.frombuffer(features, "<u4")
     rows = np.repeat(np.arange(len(ends)), np.diff(ends, prepend=0))
     shown = np.zeros(len(ends), dtype=np.float32)
     shown[rows[features == weak]] = np.frombuffer(values, "<f4")[features == weak]
-    np.testing.assert_array_equal(shown, found.feature(weak).values)
+    np.testing.assert_array_equal(shown, activations.feature(weak).values)
 
 
-def test_a_page_of_a_text_holds_every_unit(stats, found, tmp_path):
-    held = answers(aw.FeatureStrip(found), tmp_path)
-    assert [item["args"]["unit"] for item in held] == list(found.available_units())
+def test_a_page_of_a_text_holds_every_unit(stats, activations, tmp_path):
+    in_page = answers(aw.FeatureStrip(activations), tmp_path)
+    assert [item["args"]["unit"] for item in in_page] == list(activations.available_units())
     topics = [answer["topic"] for answer in answers(aw.FeatureTable(stats), tmp_path)]
     assert topics == ["columns"]
 
@@ -308,10 +314,10 @@ def test_a_page_keeps_to_its_budget(stats, tmp_path, monkeypatch):
     assert len(answers(view, tmp_path)) == 20
     made = []
     monkeypatch.setattr(features, "page_of", lambda *args: made.append(args) or page_of(*args))
-    held = answers(view, tmp_path, budget=whole - 8_000)
-    assert len(made) == len(held) + 1, "what has no room is not computed either"
+    in_page = answers(view, tmp_path, budget=whole - 8_000)
+    assert len(made) == len(in_page) + 1, "answers without room are not computed either"
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert (tmp_path / "page.html").stat().st_size < whole - 2_000  # the script counts by its characters
-    assert 1 <= len(held) < 20
-    assert [item["args"]["feature"] for item in held][:2] == [19, 18], "the selected one first"
-    assert f"{20 - len(held)} answers were left out for its size" in page
+    assert 1 <= len(in_page) < 20
+    assert [item["args"]["feature"] for item in in_page][:2] == [19, 18], "the selected feature first"
+    assert f"{20 - len(in_page)} answers were left out for its size" in page

@@ -81,13 +81,13 @@ def test_features_are_ranked_by_their_largest_activation_in_the_text():
 
 def test_a_feature_is_shown_as_attributions_are():
     result = activations(provenance={"text": "unbelievable cats", "model": "made"})
-    one, two = result.feature(4), result.feature([4, 7])
-    assert isinstance(one, Attributions)
-    assert np.array_equal(one.values, fired()[:, 4])
-    assert one.target == "feature 4"
-    assert one.labels == TOKENS
-    assert one.provenance["text"] == "unbelievable cats"
-    assert one.trace_id == result.trace_id  # linked with the other views of its trace
+    single, two = result.feature(4), result.feature([4, 7])
+    assert isinstance(single, Attributions)
+    assert np.array_equal(single.values, fired()[:, 4])
+    assert single.target == "feature 4"
+    assert single.labels == TOKENS
+    assert single.provenance["text"] == "unbelievable cats"
+    assert single.trace_id == result.trace_id  # linked with the other views of its trace
     assert np.array_equal(two.values, fired()[:, [4, 7]].T)
     assert two.targets == ("feature 4", "feature 7")
     with pytest.raises(IndexError, match="feature 9 is out of range: there are features 0 to 8"):

@@ -78,7 +78,7 @@ def test_saelens_files_give_what_that_library_computes(name):
 
 
 @pytest.mark.parametrize(
-    ("repository", "place", "site", "model"),
+    ("repository", "path", "site", "model"),
     [
         ("gemma-scope-2b-pt-res", "layer_20/width_16k/average_l0_71", "blocks.20.hook_resid_post", "2b"),
         ("gemma-scope-9b-pt-mlp", "layer_3/width_16k/average_l0_9", "blocks.3.hook_mlp_out", "9b"),
@@ -92,10 +92,10 @@ def test_saelens_files_give_what_that_library_computes(name):
         ("some-folder", "layer_9/width_16k/average_l0_14", "", ""),
     ],
 )
-def test_gemma_scope_says_its_site_by_its_path(tmp_path, repository, place, site, model):
+def test_gemma_scope_says_its_site_by_its_path(tmp_path, repository, path, site, model):
     drawn = made.weights()
-    made.write_gemma_scope(tmp_path / repository / place, drawn, upper="att" not in repository)
-    sae = aw.SAE.from_pretrained(tmp_path / repository, place)
+    made.write_gemma_scope(tmp_path / repository / path, drawn, upper="att" not in repository)
+    sae = aw.SAE.from_pretrained(tmp_path / repository, path)
     h = made.states()
     p = h @ drawn["W_enc"] + drawn["b_enc"]  # nothing is subtracted
     torch.testing.assert_close(sae.encode(h), torch.where(p > drawn["threshold"], p.relu(), 0))
@@ -197,7 +197,7 @@ def test_half_precision_files_are_widened_unless_a_dtype_is_named(tmp_path):
 
 
 def live(name: str, home: str, **attributes):
-    """An object that looks like one of another library, with a state_dict read from its own file."""
+    """An object that looks like those of another library, with a state_dict read from its file."""
     kind = type(name, (), {"__module__": home})
     made_ = kind()
     vars(made_).update(attributes)
@@ -295,11 +295,11 @@ def test_a_folder_that_holds_something_else_is_not_written_over(tmp_path):
         made.sae().save_pretrained(tmp_path / "not" / "there")
 
 
-# -- what is refused ---------------------------------------------------------------------------
+# -- refusals ----------------------------------------------------------------------------------
 
 
 class Bomb:
-    """What a pickle can do to its reader."""
+    """The harm of a pickle to its reader."""
 
     def __init__(self, path) -> None:
         self.path = path
@@ -427,7 +427,7 @@ def test_a_hub_that_cannot_be_reached_says_so(monkeypatch, tmp_path):
 
 
 class Hub:
-    """A hub of one repository, as huggingface_hub would show it."""
+    """A hub of a single repository, as huggingface_hub would show it."""
 
     def __init__(self, root) -> None:
         self.root = root

@@ -1,4 +1,4 @@
-"""Files and objects in all that a format allows, against what the format's definition says, by hand."""
+"""Files and objects in all variants of a format, against the format's definition, by hand."""
 
 from __future__ import annotations
 
@@ -21,11 +21,13 @@ V6 = {"d_in": 8, "d_sae": 20, "dtype": "float32", "device": "cpu", "reshape_acti
 
 def tensors_of(architecture: str, dtype: torch.dtype = torch.float32) -> dict[str, torch.Tensor]:
     drawn = made.weights()
-    return {name: drawn[name].to(dtype) for name in ("W_enc", "W_dec", "b_dec", *made.OWN[architecture])}
+    return {
+        name: drawn[name].to(dtype) for name in ("W_enc", "W_dec", "b_dec", *made.PARAMETERS[architecture])
+    }
 
 
 def require(sae: aw.SAE, expected: aw.SAE, h: torch.Tensor | None = None) -> None:
-    """The numbers of a folder are those of an SAE whose options are known, computed by hand."""
+    """The numbers of a folder are those of an SAE with given options, computed by hand."""
     h = made.states() if h is None else h
     a = sae.encode(h)
     assert 0 < int((a > 0).sum()) < a.numel()
@@ -130,7 +132,7 @@ def test_heads_of_a_hook_z_sae_lie_side_by_side(tmp_path):
     assert saved["reshape_activations"] == "hook_z"
 
 
-# -- what a folder's path says -----------------------------------------------------------------
+# -- the path of a folder ----------------------------------------------------------------------
 
 
 def gemma_scope(folder):
@@ -139,11 +141,11 @@ def gemma_scope(folder):
 
 def test_the_readers_own_folders_say_nothing_of_an_sae(tmp_path):
     home = tmp_path / "embedding_layer_3_transcoder" / "clt" / "embedding"
-    place = ("layer_20", "width_16k", "average_l0_71")
-    sae = gemma_scope(home.joinpath("gemma-scope-2b-pt-res", *place))
+    path = ("layer_20", "width_16k", "average_l0_71")
+    sae = gemma_scope(home.joinpath("gemma-scope-2b-pt-res", *path))
     assert sae.site == "blocks.20.hook_resid_post"
     assert torch.equal(sae.W_dec, made.weights()["W_dec"])
-    plain = gemma_scope(home.joinpath("mine", *place))
+    plain = gemma_scope(home.joinpath("mine", *path))
     assert torch.equal(plain.W_dec, made.weights()["W_dec"])
     second = made.write_gemma_scope_2(home / "resid_post" / "layer_7_width_16k", made.weights(), None)
     assert aw.SAE.from_pretrained(second).site == "blocks.7.hook_resid_post"
@@ -205,7 +207,7 @@ def test_sparsify_subtracts_its_bias_whatever_its_options(tmp_path, dtype):
 
 
 def live(config: dict, state: dict):
-    """A sae_lens object by what it holds."""
+    """A sae_lens object by its contents."""
     there = types.SimpleNamespace(cfg=types.SimpleNamespace(to_dict=lambda: dict(config)))
     there.state_dict, there.W_enc = lambda: dict(state), state["W_enc"]
     return there

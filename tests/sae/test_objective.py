@@ -67,7 +67,7 @@ def test_the_topk_loss_and_gradients_are_those_of_autograd(way, silent):
         return torch.zeros_like(p).scatter(-1, best.indices, best.values.relu())
 
     def loss(encoder, b_enc, decoder, b_dec):
-        # What silent features are asked to explain is taken as given; so is the input they see.
+        # The error that silent features explain is taken as given; so is their input.
         p = (x - b_dec) @ encoder.T + b_enc
         missed = x - (largest(p, k) @ decoder + b_dec)
         total = missed.square().sum(-1).mean()

@@ -21,14 +21,14 @@ IDS = torch.tensor([[5, 9, 11, 7, 30, 8], [6, 9, 10, 11, 24, 5]])
 
 
 def states_at(model, name: str, **inputs) -> torch.Tensor:
-    """What `reading` reads at a site."""
+    """The states of `reading` at a site."""
     with borrowed(model) as twin, reading(twin, resolve_hook_point(model, name)) as read:
         return read(input_ids=IDS, **inputs)
 
 
 @contextmanager
 def seen(module: nn.Module, side: str):
-    """What a plain hook of torch sees at a module."""
+    """The states of a plain hook of torch at a module."""
     result: list[torch.Tensor] = []
 
     def after(_, args, output):
@@ -146,7 +146,7 @@ def test_embeddings_and_encoder_decoders_have_names_of_their_own():
             "bert.encoder.layer.1.attention.output.dense",
             "input",
         ),
-        ("encoder.layer.1.output", "bert.encoder.layer.1.output", "output"),  # a module of BERT's own
+        ("encoder.layer.1.output", "bert.encoder.layer.1.output", "output"),  # a module of BERT
         ("layer.1", "bert.encoder.layer.1", "output"),
     ],
 )

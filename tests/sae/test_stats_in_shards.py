@@ -28,7 +28,7 @@ def _small_shards(monkeypatch):
 
 @pytest.fixture(scope="module")
 def whole(bert, sae):
-    """One after the other, in this process: what everything else must be equal to."""
+    """Text by text, in this process: the reference for everything else."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(counting, "TEXTS", 4)
         return made.content(aw.feature_stats(*bert, sae, TEXTS, **OPTIONS))
@@ -39,7 +39,7 @@ def arrays(stats):
 
 
 class Elsewhere(Executor):
-    """Runs what was submitted last first, and knows of it what travels."""
+    """Runs the last submitted shard first, and records the messages."""
 
     _max_workers = 8
 
@@ -114,23 +114,25 @@ def test_parts_that_were_saved_are_merged_to_the_same_bits(bert, sae, whole, tmp
 
 
 def test_parts_cut_in_any_way_hold_the_same_counts_and_contexts(bert, sae):
-    one = aw.feature_stats(*bert, sae, TEXTS, **OPTIONS)
+    whole = aw.feature_stats(*bert, sae, TEXTS, **OPTIONS)
     parts = [aw.feature_stats(*bert, sae, TEXTS[i::3], **OPTIONS) for i in range(3)]
     parts = [part.named({i: f"feature of part {i}", 9: f"nine of {i}"}) for i, part in enumerate(parts)]
     result = aw.results.FeatureStats.merge(iter(parts))
-    assert (result.tokens, result.facts["texts"]) == (one.tokens, len(TEXTS))
+    assert (result.tokens, result.facts["texts"]) == (whole.tokens, len(TEXTS))
     assert result.names == {
         0: "feature of part 0",
         1: "feature of part 1",
         2: "feature of part 2",
         9: "nine of 0",
     }
-    assert np.abs(arrays(result)["count"] - arrays(one)["count"]).max() <= 1  # an activation at the threshold
+    assert (
+        np.abs(arrays(result)["count"] - arrays(whole)["count"]).max() <= 1
+    )  # an activation at the threshold
     order = [*TEXTS[0::3], *TEXTS[1::3], *TEXTS[2::3]]
     same = 0
     for j in range(20):
         drawn = [
-            {e.ids for part in stats.feature(j).intervals for e in part.examples} for stats in (one, result)
+            {e.ids for part in stats.feature(j).intervals for e in part.examples} for stats in (whole, result)
         ]
         same += drawn[0] == drawn[1]
         for example in result.feature(j).top:
@@ -173,7 +175,7 @@ def test_what_cannot_be_merged_is_refused_in_words(bert, sae):
 def test_a_run_that_was_stopped_goes_on_to_the_same_bits(
     bert, sae, whole, tmp_path, monkeypatch, after, files
 ):
-    """Two shards' files become one with those before, so that the folder does not grow with the corpus."""
+    """Two shards' files are merged with those before, so that the folder does not grow with the corpus."""
     monkeypatch.setattr(counting, "FILES", 2)
     folder = tmp_path / "counts"
     with pytest.raises(made.StopError):
@@ -188,7 +190,7 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_bits(
     )
     resumed = aw.feature_stats(*bert, sae, iter(TEXTS), checkpoint=folder, **OPTIONS)
     assert made.content(resumed) == whole
-    assert numbers == list(range(after // 4, 6)), "what is counted is not counted again"
+    assert numbers == list(range(after // 4, 6)), "counted texts are not counted again"
     assert not folder.exists()
 
 
@@ -281,7 +283,7 @@ def test_a_stream_is_read_as_it_is_counted(bert, sae, monkeypatch):
     monkeypatch.setattr(counting.ShardCounter, "__call__", watched)
     result = aw.feature_stats(*bert, sae, stream(), **OPTIONS)
     assert result.facts["texts"] == len(TEXTS)
-    assert max(ahead) <= 4, "the texts of one shard"
+    assert max(ahead) <= 4, "the texts of a shard"
 
 
 def test_shards_end_after_many_characters_too(monkeypatch):
@@ -308,7 +310,7 @@ def test_activations_that_are_no_numbers_are_refused(bert, sae):
 
 
 def test_counts_of_a_model_that_is_steered_are_of_another_model(bert, sae, tmp_path):
-    """What hooks change is no weight, and stays in its process."""
+    """Changes of hooks are no weights, and stay in their process."""
     options = OPTIONS | {"checkpoint": tmp_path / "counts"}
     with aw.steer(bert[0], sae, 4, 3.0, maximum=1.0):
         steered = made.content(aw.feature_stats(*bert, sae, TEXTS, **OPTIONS))

@@ -1,4 +1,4 @@
-"""SteerView: what it compares, how far it says that states move, and that the model comes back."""
+"""SteerView: its comparisons, the distance that states move, and the model afterwards."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.usefixtures("closed_widgets")
 def gpt2():
     tokenizer = tiny.wordpiece()
     model = tiny.build(lambda: tiny._plain("GPT2", "LMHeadModel", initializer_range=0.3))
-    with torch.no_grad():  # says only what the tokenizer can spell
+    with torch.no_grad():  # writes only tokens that the tokenizer can spell
         model.lm_head.weight[len(tokenizer) :] = 0
         model.lm_head.weight[:5] = 0
     return model, tokenizer
@@ -61,7 +61,7 @@ def test_it_says_what_the_model_predicts_before_and_after(view, gpt2, sae):
             after = model(**inputs).logits[0, -1].softmax(-1)
     told = asked(view, "outcomes", 3, 2)
     assert told["change"] == pytest.approx(steering.relative_change, rel=1e-6)
-    names = {label: (one, other) for label, one, other in told["rows"]}
+    names = {label: (first, second) for label, first, second in told["rows"]}
     for best in (int(before.argmax()), int(after.argmax())):
         label = spelled(tokenizer, best)
         assert names[label] == pytest.approx((float(before[best]), float(after[best])), rel=1e-4)
@@ -117,10 +117,10 @@ def test_an_encoder_compares_sentences(bert, sae):
             mean = model(**tokenizer(text, return_tensors="pt")).last_hidden_state[0].mean(0)
         return mean / mean.norm()
 
-    kept = torch.stack([pooled(text) for text in sentences])
-    before = kept @ pooled("the new cat sat.")
+    embeddings = torch.stack([pooled(text) for text in sentences])
+    before = embeddings @ pooled("the new cat sat.")
     with aw.steer(model, sae, 3, -1.0):
-        after = kept @ pooled("the new cat sat.")
+        after = embeddings @ pooled("the new cat sat.")
     rows = {label: values for label, *values in asked(view, "sentences", 3, -1)["rows"]}
     for i, sentence in enumerate(sentences):
         assert rows[sentence] == pytest.approx([float(before[i]), float(after[i])], abs=1e-5)
@@ -183,19 +183,19 @@ def test_without_a_maximum_it_says_what_to_pass(gpt2):
 
 def test_a_page_holds_some_places_of_the_slider(view, tmp_path):
     page = aw.to_html(view, tmp_path / "page.html").read_text(encoding="utf-8")
-    held = json.loads(re.search(r'id="aw-state">(.*?)</script>', page)[1])["answers"]["view0"]
-    scales = [item["args"]["scale"] for item in held if item["args"].get("kind") == "outcomes"]
+    in_page = json.loads(re.search(r'id="aw-state">(.*?)</script>', page)[1])["answers"]["view0"]
+    scales = [item["args"]["scale"] for item in in_page if item["args"].get("kind") == "outcomes"]
     assert sorted(scales) == view.options["held"]["outcomes"]
     assert {LOW, 0, 1, HIGH} <= set(scales)
-    assert [list(item["args"]) for item in held[:2]] == [["feature"], ["kind", "feature", "scale"]]
+    assert [list(item["args"]) for item in in_page[:2]] == [["feature"], ["kind", "feature", "scale"]]
 
 
 def test_a_page_says_what_a_model_without_token_states_cannot_answer(sae, tmp_path):
     masked = tiny.build(lambda: tiny._plain("Bert", "ForMaskedLM", initializer_range=0.3)), tiny.wordpiece()
     view = aw.SteerView(aw.trace(*masked, "the new cat sat."), sae, 3, sentences=["a b c"])
     page = aw.to_html(view, tmp_path / "page.html").read_text(encoding="utf-8")
-    held = json.loads(re.search(r'id="aw-state">(.*?)</script>', page)[1])["answers"]["view0"]
-    reasons = [item["refused"] for item in held if item["topic"] == "steered"]
+    in_page = json.loads(re.search(r'id="aw-state">(.*?)</script>', page)[1])["answers"]["view0"]
+    reasons = [item["refused"] for item in in_page if item["topic"] == "steered"]
     assert len(reasons) == len(view.options["held"]["sentences"])
     assert all("returns no token states" in reason for reason in reasons)
 

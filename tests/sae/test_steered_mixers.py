@@ -25,7 +25,7 @@ SITES = {
     "minimax": "model.layers.1",
     "recurrent_gemma": "model.layers.1",
 }
-# transformers compiles a kernel of RWKV in a process of its own.
+# transformers compiles a kernel of RWKV in another process.
 RWKV = pytest.param("rwkv", marks=pytest.mark.slow)
 GENERATED = {
     "max_new_tokens": 4,

@@ -114,12 +114,12 @@ def test_what_keeps_an_activation_changes_nothing(j, options):
         clamped = logits(model)
     with aw.steer(model, sae, j, mode="ablate"):
         torch.testing.assert_close(logits(model), clamped, atol=1e-6, rtol=0)
-    one = IDS[:1, :1]  # of one token, so that one value keeps it
+    first_token = IDS[:1, :1]  # of a single token, so that a single value keeps it
     with torch.no_grad():
-        h = model(input_ids=one, output_hidden_states=True).hidden_states[1]
-    expected = logits(model, one)
+        h = model(input_ids=first_token, output_hidden_states=True).hidden_states[1]
+    expected = logits(model, first_token)
     with aw.steer(model, sae, j, 1.0, maximum=float(sae.encode(h)[0, 0, j])):
-        torch.testing.assert_close(logits(model, one), expected, atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(logits(model, first_token), expected, atol=1e-5, rtol=1e-5)
 
 
 def test_several_features_change_at_once_from_what_they_all_were(llama):
@@ -256,17 +256,17 @@ def test_the_size_of_the_change_is_said(llama):
     assert (steering.relative_change, steering.warning) == (0.0, "")
 
 
-# -- what is asked for -------------------------------------------------------------------------
+# -- requests ---------------------------------------------------------------------------------
 
 
 def test_maxima_come_from_the_sae_numbers_or_statistics(llama):
     sae = sae_of()
-    own = sae.maxima.clone()
+    maxima = sae.maxima.clone()
     with aw.steer(llama, sae, [4, 9], 2.0):
         expected = logits(llama)
     bare = sae_of()
     bare.maxima = None
-    for maximum in (own[[4, 9]].tolist(), types.SimpleNamespace(maxima=own.numpy())):
+    for maximum in (maxima[[4, 9]].tolist(), types.SimpleNamespace(maxima=maxima.numpy())):
         with aw.steer(llama, bare, [4, 9], 2.0, maximum=maximum):
             torch.testing.assert_close(logits(llama), expected)
     with pytest.warns(UserWarning, match="maxima are not known"):

@@ -19,13 +19,13 @@ FEATURES = 6
 
 
 def stack(seed: int, windows: int = 40) -> list[Chunk]:
-    """Windows of random length with activations of very different sizes, one chunk a window."""
+    """Windows of random length with activations of very different sizes, a chunk for each window."""
     generator = np.random.default_rng(seed)
-    result, place = [], 0
+    result, position = [], 0
     for window in range(windows):
         n = int(generator.integers(2, 9))
         if window % 3 == 0:
-            place = 0
+            position = 0
         sizes = 10.0 ** generator.uniform(-2, 2, size=(n, FEATURES))
         fires = generator.random((n, FEATURES)) < np.linspace(0.02, 0.9, FEATURES)
         activations = np.where(fires, sizes, 0).astype(np.float32)
@@ -39,10 +39,10 @@ def stack(seed: int, windows: int = 40) -> list[Chunk]:
                 counts,
                 np.full(n, window),
                 np.full(n, window // 3),
-                place + np.arange(n) - 1,
+                position + np.arange(n) - 1,
             )
         )
-        place += n - 1
+        position += n - 1
     return result
 
 
@@ -60,21 +60,21 @@ def tallied(parts: list[Chunk], cut: int = 1, **options) -> Tally:
     return tally
 
 
-def same(one: Tally, other: Tally) -> bool:
+def same(first_tally: Tally, second_tally: Tally) -> bool:
     """Bit for bit."""
-    first, second = one.state(), other.state()
+    first, second = first_tally.state(), second_tally.state()
     assert set(first) == set(second) == set(STATE)
     return all(first[name].tobytes() == second[name].tobytes() for name in first)
 
 
 def merged(parts: list[Chunk], cuts: list[int], **options) -> Tally:
-    """Tallies of parts that begin at certain windows, each with its own texts, merged in order."""
+    """Tallies of parts that begin at certain windows, each with other texts, merged in order."""
     whole = tallied([], **options)
     for begin, end in pairwise([0, *cuts, len(parts)]):
         shift = parts[begin].text[0]
-        own = [replace(part, text=part.text - shift) for part in parts[begin:end]]
-        result = tallied(own, 5, **options)
-        result.texts = len({int(part.text[0]) for part in own})
+        shifted = [replace(part, text=part.text - shift) for part in parts[begin:end]]
+        result = tallied(shifted, 5, **options)
+        result.texts = len({int(part.text[0]) for part in shifted})
         whole.merge(result)
     return whole
 
@@ -98,8 +98,8 @@ def test_parts_that_are_merged_are_one_whole(seed, cuts, sizes):
 
 
 def test_of_a_context_that_comes_again_and_again_one_is_drawn():
-    one = stack(1)[0]
-    parts = [replace(one, text=one.text + i, window=one.window + i) for i in range(50)]
+    context = stack(1)[0]
+    parts = [replace(context, text=context.text + i, window=context.window + i) for i in range(50)]
     drawn = tallied(parts, 7).drawn.fields
     first = tallied(parts[:1]).drawn.fields
     assert all(np.array_equal(drawn[name], first[name]) for name in drawn)  # of the first text
@@ -196,10 +196,10 @@ def test_drawn_examples_lie_in_their_intervals_and_are_as_many_as_there_are(seed
 
 @pytest.mark.slow
 def test_draws_are_even():
-    """Of 64 tokens with one activation, each is among the two that are kept about as often."""
-    ones = np.ones((64, 1), dtype=np.float32)
+    """Of 64 tokens with equal activations, each is among the two examples about as often."""
+    equal = np.ones((64, 1), dtype=np.float32)
     index = np.arange(64)
-    chunk = Chunk(ones, index, np.ones(64, dtype=bool), index, index, index)
+    chunk = Chunk(equal, index, np.ones(64, dtype=bool), index, index, index)
     seen: Counter[int] = Counter()
     for seed in range(800):
         tally = Tally(1, examples=1, per_interval=2, before=0, after=0, seed=seed)
@@ -244,9 +244,15 @@ def test_slots_keep_the_smallest_keys_and_the_first_of_equals():
         values = np.arange(3, dtype=np.float32)
 
         def payload(chosen, values=values, first=first):
-            one = np.zeros((len(chosen), 1))
+            zeros = np.zeros((len(chosen), 1))
             texts = first + chosen
-            return {"value": values[chosen], "text": texts, "place": chosen, "ids": one, "activations": one}
+            return {
+                "value": values[chosen],
+                "text": texts,
+                "place": chosen,
+                "ids": zeros,
+                "activations": zeros,
+            }
 
         slots.insert(np.array([1, 1, 1]), np.array(keys), np.arange(3), payload)
     assert slots.fields["key"][1].tolist() == [0.5, 1.0, 3.0]

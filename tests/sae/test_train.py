@@ -126,7 +126,7 @@ def test_the_scale_is_folded_in_and_only_tokens_that_count_are_trained_on(bert):
     h = hidden(bert, train_texts)
     assert sae.history.options["tokens"] == len(h)
     assert sae.history.options["scale"] == pytest.approx(32**0.5 / float(h.norm(dim=-1).mean()), rel=1e-4)
-    torch.testing.assert_close(sae.b_dec, h.mean(0), atol=0.05, rtol=0)  # one step away from it
+    torch.testing.assert_close(sae.b_dec, h.mean(0), atol=0.05, rtol=0)  # a step away from it
     held_out = hidden(bert, corpus()[9::10])
     assert sae.history.options["held_out"] == len(held_out)
     torch.testing.assert_close(sae.maxima, sae.encode(held_out).amax(0), atol=1e-4, rtol=1e-4)
@@ -186,7 +186,7 @@ def test_a_run_that_was_killed_goes_on_to_the_same_bits(bert, tmp_path, monkeypa
 @pytest.mark.slow
 @pytest.mark.parametrize("step", [0, 30])
 def test_a_checkpoint_of_something_else_is_refused_by_name(bert, tmp_path, monkeypatch, step):
-    """Also where the states are harvested, and no step of training is kept."""
+    """Also where the states are harvested, and no step of training is stored."""
     advance = training_run.Run._advance
 
     def killed(run):
@@ -255,8 +255,8 @@ def test_an_interrupt_gives_the_sae_that_was_reached(bert, tmp_path, monkeypatch
 
 
 def test_a_reader_who_cancels_gets_what_was_reached(bert):
-    def observer(done, total, what):
-        if what == "training the SAE" and done == 20:
+    def observer(done, total, phase):
+        if phase == "training the SAE" and done == 20:
             raise Cancelled
 
     with observing(observer), pytest.warns(UserWarning, match="stopped at step 20"):
@@ -353,10 +353,10 @@ def test_states_that_are_not_numbers_are_refused_before_training(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("kept", [True, False])
-def test_a_full_disk_is_said_and_nothing_is_left_behind(bert, tmp_path, kept):
+@pytest.mark.parametrize("resumable", [True, False])
+def test_a_full_disk_is_said_and_nothing_is_left_behind(bert, tmp_path, resumable):
     (tmp_path / "run").mkdir()
-    where = {"checkpoint": tmp_path / "run"} if kept else {"folder": tmp_path / "run"}
+    where = {"checkpoint": tmp_path / "run"} if resumable else {"folder": tmp_path / "run"}
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, hard))
     try:
