@@ -30,7 +30,7 @@ def refresh() -> dict[str, Any]:
 
 @contextmanager
 def kernels_are_forked() -> Iterator[None]:
-    """Let kernels that this process starts be forked from a warm one."""
+    """Let kernels that this process starts be forked from a warm kernel."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JUPYTER_PATH", str(warm_kernels()))
         yield
@@ -43,7 +43,7 @@ def run(path, folder, *, timeout: int = 120, cold: bool = False) -> Any:
         path: The notebook.
         folder: The folder of its kernel.
         timeout: Seconds that a cell may take.
-        cold: Whether its kernel is a new process, as a user's is, and not forked from a warm one.
+        cold: Whether its kernel is a new process, as for a user, and not forked from a warm kernel.
     """
     nbclient = pytest.importorskip("nbclient", reason="pip install nbclient (make test does it)")
     nbformat = pytest.importorskip("nbformat")

@@ -45,6 +45,6 @@ def test_the_numbers_of_the_text(root, executed):
         assert line in printed, line
     cells = json.loads((root / "notebooks" / "ask_people.ipynb").read_text())["cells"]
     text = "".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
-    given = {"0.7", "0.8"}  # what the simulated people were told
+    given = {"0.7", "0.8"}  # the shares given to the simulated people
     for number in set(re.findall(r"[+-]?\d+\.\d+", text)) - given:
         assert number in printed, number

@@ -1,4 +1,4 @@
-"""The notebooks on circuits, sentences and weights run, and their text says what their cells print."""
+"""The notebooks on circuits, sentences and weights run, and their text agrees with their outputs."""
 
 from __future__ import annotations
 

@@ -45,16 +45,16 @@ def test_its_sentences_are_those_of_blimp_with_the_same_marks(root, shared):
         if cell["cell_type"] == "code" and "BLIMP = " in "".join(cell["source"])
     )
     lines = block.split('"""')[1].strip().splitlines()
-    known = {}
+    uids = {}
     for line in (shared / "data" / "blimp" / "number_agreement_cues.jsonl").read_text().splitlines():
         row = json.loads(line)
         words = list(row["words"])
         for cue in row["cue_indices"]:
             words[cue] = f"*{words[cue]}*"
         words[row["target_index"]] = f"[{words[row['target_index']]}]"
-        known[" ".join(words)] = row["uid"]
+        uids[" ".join(words)] = row["uid"]
     assert len(lines) == len(set(lines)) == 20
-    assert sorted(known[line] for line in lines) == sorted(["ana", "dna", "dnaa", "darn", "rpsv"] * 4)
+    assert sorted(uids[line] for line in lines) == sorted(["ana", "dna", "dnaa", "darn", "rpsv"] * 4)
 
 
 def test_it_runs_without_a_complaint_and_shows_an_explorer(executed):

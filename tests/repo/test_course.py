@@ -1,4 +1,4 @@
-"""The student's version is what the source gives; the teacher's has full marks by its own key."""
+"""The student's version is that of the source; the teacher's has full marks by the key."""
 
 from __future__ import annotations
 

@@ -26,10 +26,10 @@ DOCUMENTS = [
 
 @pytest.fixture(autouse=True)
 def only_our_methods():
-    """What pages register is forgotten again: the registry is the process's."""
-    known = set(aw.methods().names)
+    """Methods that pages register are removed again: the registry is the process's."""
+    before = set(aw.methods().names)
     yield
-    for name in set(aw.methods().names) - known:
+    for name in set(aw.methods().names) - before:
         del registry._METHODS[name]
 
 
@@ -84,7 +84,7 @@ def test_the_reference_lists_every_public_name_and_every_paper(root):
     listed = set(re.findall(r"\*\*`aw\.([\w.]+)`\*\*", page))
     assert listed == {*functions(), *classes()}
     assert not {method.paper for method in aw.methods() if method.paper and method.paper not in page}
-    # What is committed may be older than a new name, until a release: it names nothing that has gone.
+    # The committed reference may lack a new name until a release, and has no removed name.
     written = set(re.findall(r"\*\*`aw\.([\w.]+)`\*\*", (root / "docs" / "reference.md").read_text()))
     assert written <= listed, "run make reference"
 

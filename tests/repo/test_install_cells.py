@@ -1,4 +1,4 @@
-"""The first code cell of every notebook: what it installs, where the package is missing, as on Colab."""
+"""The first code cell of every notebook: the packages it installs where they are missing, as on Colab."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def code(path):
 
 
 def expected(path):
-    """The cell that installs what the notebook's code names, and nothing else."""
+    """The cell that installs the packages of the notebook's code, and nothing else."""
     text = "\n".join(code(path))
     asked = set(re.findall(r'demo_model\("(\w+)"', text))
     if "demo_model(kind)" in text:

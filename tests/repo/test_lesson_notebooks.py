@@ -1,4 +1,4 @@
-"""Notebooks beyond one input: they run, print what they printed when saved, and their text says the same."""
+"""Notebooks beyond one input: they run, print the same as when saved, and their text agrees."""
 
 from __future__ import annotations
 

@@ -14,9 +14,9 @@ import pytest
 pytestmark = pytest.mark.extended
 
 ONE_FILE = 'PYTEST_ARGS="tests/test_ramps.py"'
-# Of what people run with other packages: an environment of its own, which `make test-env` did not fill.
+# Targets with other packages: their environment is not filled by `make test-env`.
 VISITORS = {"demo": "", "gallery": "", "lab": "is running at"}
-# What each needs to be short, in an environment for developers.
+# The arguments that make each target short, in an environment for developers.
 DEVELOPERS = {
     "lint": "",
     "js": "",

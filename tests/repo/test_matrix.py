@@ -1,4 +1,4 @@
-"""`make test-matrix` tests what it says: the floors that are declared, and torch only where it is."""
+"""`make test-matrix` tests the declared floors, and torch only where it is declared."""
 
 from __future__ import annotations
 

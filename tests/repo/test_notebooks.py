@@ -1,4 +1,4 @@
-"""Notebooks are saved with what they print and with still pictures, as their code makes them."""
+"""Notebooks are saved with their outputs and with still pictures, as their code makes them."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class Sanitised(HTMLParser):
 
 
 def left_on_github(out):
-    """What GitHub and nbviewer, which run no scripts, show of an output: a picture's size, or text."""
+    """An output as GitHub and nbviewer show it, without scripts: a picture's size, or text."""
     if out["output_type"] == "stream":
         return "".join(out["text"])
     if "image/png" in out["data"]:
@@ -149,7 +149,7 @@ def test_a_figure_is_saved_whatever_backend_the_environment_asks_for(tmp_path, m
     assert [text.partition(" size")[0] for text in refresh()["printed"](after)] == ["<Figure"]
 
 
-# Another processor trains other features: what they mean is read by tests/repo/test_features_notebook.py.
+# Another processor trains other features: their meaning is tested in tests/repo/test_features_notebook.py.
 @pytest.mark.extended
 @pytest.mark.parametrize("name", [name for name in NOTEBOOKS if name != "features.ipynb"])
 def test_running_it_again_prints_the_same_numbers(root, name, minilm):

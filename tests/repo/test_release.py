@@ -1,4 +1,4 @@
-"""Every check of `make release-check` is silent about what is right, and speaks of a planted fault."""
+"""Every check of `make release-check` passes a correct release, and reports a planted fault."""
 
 from __future__ import annotations
 
@@ -82,9 +82,9 @@ def test_a_project_without_faults_passes(release, project, tmp_path):
 
 def test_a_wheel_that_the_sdist_does_not_build_is_noticed(release, project, tmp_path):
     _, files = project
-    _, one = made(tmp_path, files)
+    _, wheel = made(tmp_path, files)
     _, other = made(tmp_path / "other", files, **{"attnwidgets/__init__.py": b"1"})
-    (fault,) = release.differing(one, other)
+    (fault,) = release.differing(wheel, other)
     assert fault.startswith("attnwidgets/__init__.py: not the same")
 
 
@@ -195,7 +195,7 @@ def test_what_a_package_index_would_not_show_is_noticed(release, project, tmp_pa
 
 
 def test_the_readme_of_the_wheel_is_the_readme_with_addresses(release, root, tmp_path):
-    """What pyproject.toml puts in place of paths: with it no picture and no link leads nowhere."""
+    """The replacements of paths in pyproject.toml: with them no picture and no link leads nowhere."""
     pytest.importorskip("readme_renderer", reason="pip install .[release] (make release-check does it)")
     tomllib = pytest.importorskip("tomllib")
     project = tomllib.loads((root / "pyproject.toml").read_text())

@@ -1,4 +1,4 @@
-"""Shift-Tab shows all parameters of every public name, each documented on a line of its own."""
+"""Shift-Tab shows all parameters of every public name, each documented on a line."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import attnwidgets as aw
 
 from .public import classes, functions, public
 
-# Forwards a method's own options, and documents where to find them.
+# Forwards a method's options, and documents where to find them.
 FORWARDS = {"explain"}
 MOST_AT_THE_TOP, MOST = 90, 286
-# What a model reads is named by the keyword that takes it, and a view's options are those of every view.
+# A model's inputs are named by their keywords, and a view's options are those of every view.
 WIDE = {"compare", "explore", "trace"}
 MOST_PARAMETERS = 11
 
@@ -57,7 +57,9 @@ def test_no_option_hides_in_a_variadic_keyword(name):
 @pytest.mark.parametrize("name", functions())
 def test_few_functions_take_many_parameters(name):
     count = len(parameters(public()[name]))
-    assert (count > MOST_PARAMETERS) == (name in WIDE), "what belongs together is an object with a name"
+    assert (count > MOST_PARAMETERS) == (name in WIDE), (
+        "options that belong together are an object with a name"
+    )
 
 
 FIRST = ("trace", "traces", "clean")

@@ -1,4 +1,4 @@
-"""The notebook on speech runs, and what its text says is so in its outputs."""
+"""The notebook on speech runs, and its text agrees with its outputs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The notebook on vision runs, and what its text says is so in its outputs."""
+"""The notebook on vision runs, and its text agrees with its outputs."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ def test_rollout_is_blind_and_relevance_is_not(executed):
     assert "correlation of both maps +1.00" in text
     assert min(shares["Chefer"], shares["LRP"]) > 70
     assert "layer vit.layers.1 (vit.layers.1): on five +0.00, on three +0.00" in text
-    kept = dict(re.findall(r"(oracle|LRP|Chefer|random) (0\.\d{3})", text))
-    assert kept["oracle"] < kept["LRP"] < kept["random"]
-    assert kept["Chefer"] < kept["random"]
+    areas = dict(re.findall(r"(oracle|LRP|Chefer|random) (0\.\d{3})", text))
+    assert areas["oracle"] < areas["LRP"] < areas["random"]
+    assert areas["Chefer"] < areas["random"]
 
 
 def test_what_the_text_says_of_dino(executed):
@@ -66,9 +66,9 @@ def test_what_the_text_says_of_dino(executed):
         assert int(before) >= 9
         assert int(after) == 0
         assert 3 * int(right) < int(wrong)
-    known = dict(re.findall(r"(high norm|taken out|same as high): position (-?[\d.]+)", text))
-    assert float(known["high norm"]) < 0.5, "hidden by one large direction"
-    assert 0.8 < float(known["taken out"]) < float(known["same as high"])
+    positions = dict(re.findall(r"(high norm|taken out|same as high): position (-?[\d.]+)", text))
+    assert float(positions["high norm"]) < 0.5, "hidden by a large direction"
+    assert 0.8 < float(positions["taken out"]) < float(positions["same as high"])
 
 
 def test_every_number_of_the_text_was_printed(root):

@@ -28,7 +28,7 @@ SAYS = re.compile(
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Archives of one trace, made with torch."""
+    """Archives of a trace, made with torch."""
     folder = tmp_path_factory.mktemp("archives")
     trace = aw.trace(random_classifier(), tiny.wordpiece(), "the new cat sat.")
     methods = "attention rollout value_zeroing contribution_graph saliency lrp decompx"

@@ -63,7 +63,7 @@ def test_its_commands_are_those_of_the_makefile(root, workflow):
     targets = {word for words in commands for word in words if re.fullmatch(r"[a-z][a-z-]*", word)}
     makefile = (root / "Makefile").read_text()
     assert targets <= set(re.findall(r"^([\w-]+):", makefile, re.MULTILINE))
-    # All that `make test` runs, and what the repository's own runs leave out.
+    # All that `make test` runs, and the parts that the repository's runs leave out.
     recipe = re.search(r"^test:.*\n((?:\t.*\n)+)", makefile, re.MULTILINE)[1]
     lanes = " ".join(re.findall(r'STEPS\) "[^"]*" ("[^;&\n]*")', recipe))
     words = {"tests": "pytest browser"} | dict.fromkeys(("python-env", "node-env", "browser-env"), "")

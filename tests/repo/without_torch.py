@@ -1,9 +1,9 @@
-"""What people do with arrays and files, run by test_without_torch.py in interpreters with and without torch.
+"""The uses of arrays and files, run by test_without_torch.py in interpreters with and without torch.
 
     python without_torch.py FOLDER [blocked]
 
-reads the archives in FOLDER and writes what it computed there. Blocked, it also draws every view, and writes
-what each public name did to told.json.
+reads the archives in FOLDER and writes its results there. Blocked, it also draws every view, and writes
+the outcome of each public name to told.json.
 """
 
 from __future__ import annotations
@@ -38,38 +38,38 @@ QKV = ([[1.0, 0.0], [0.0, 2.0], [1.0, 1.0]], [[1, 0], [1, 1]], [[0, 1], [1, 1]])
 def given():
     import attnwidgets as aw
 
-    one = aw.from_attentions(weights(), TOKENS)
+    trace = aw.from_attentions(weights(), TOKENS)
     other = aw.from_attentions(weights(seed=1)[:, :, :8, :8], [*TOKENS[:6], "Ġran", "."])
-    return one, other, aw.from_qkv(*QKV, QKV[1], mask="causal", tokens=["a", "b", "c"])
+    return trace, other, aw.from_qkv(*QKV, QKV[1], mask="causal", tokens=["a", "b", "c"])
 
 
 def numbers(folder):
-    """Return what is computed of arrays and files, by name."""
+    """Return the results of arrays and files, by name."""
     import numpy as np
 
     import attnwidgets as aw
 
-    one, other, qkv = given()
+    trace, other, qkv = given()
     half = aw.from_attentions(weights().astype(np.float16), TOKENS)
-    maps = aw.rollout(one)
-    gone = one.diff(other)
+    maps = aw.rollout(trace)
+    gone = trace.diff(other)
     result = {
-        "layer": one.attention_layer(1),
-        "rows": one.attention_rows(2, [3, 1], slice(2, 5)),
+        "layer": trace.attention_layer(1),
+        "rows": trace.attention_rows(2, [3, 1], slice(2, 5)),
         "half": half.attention_layer(0),
         "rollout": maps.values,
-        **{unit: aw.attention(one).to(unit).values for unit in maps.available_units()},
+        **{unit: aw.attention(trace).to(unit).values for unit in maps.available_units()},
         "spans": maps.to([(0, 4), (4, 6), (6, 9)]).values,
-        "selected": aw.attention(one).select(layer=[0, 2], head=[1]).values,
-        "flow": aw.attention_flow(one).values,
-        "difference": aw.rollout(one).diff(aw.rollout(half)).values,
+        "selected": aw.attention(trace).select(layer=[0, 2], head=[1]).values,
+        "flow": aw.attention_flow(trace).values,
+        "difference": aw.rollout(trace).diff(aw.rollout(half)).values,
         "moved": gone.attention["self"],
         "unpaired": gone.unpaired["self"],
         "qkv": qkv.attention_layer(0),
         "head outputs": qkv.head_outputs,
-        "statistics": aw.statistics.head_statistics(one).values,
+        "statistics": aw.statistics.head_statistics(trace).values,
         "from file": aw.from_attentions(folder / "weights.safetensors").attention_layer(0),
-        "causal": np.array([one.is_causal(), one.is_signed()]),
+        "causal": np.array([trace.is_causal(), trace.is_signed()]),
     }
     for path in sorted(folder.glob("*.saved")):
         loaded = aw.load(path)
@@ -80,14 +80,14 @@ def numbers(folder):
     return {name: np.asarray(value) for name, value in result.items()}
 
 
-def save(path, found):
+def save(path, arrays):
     import numpy as np
 
-    np.savez(path, **found)
+    np.savez(path, **arrays)
 
 
 def study():
-    """Return a study of people of one question."""
+    """Return a study of people with a single question."""
     import attnwidgets as aw
 
     items = [{"text": "a text", "prediction": "yes", "explanations": {"a": "why"}}]
@@ -100,9 +100,9 @@ def views(folder):
     """Yield every view that needs no model, of given and of loaded numbers."""
     import attnwidgets as aw
 
-    one, other, qkv = given()
+    trace, other, qkv = given()
     saved = {path.stem: aw.load(path) for path in sorted(folder.glob("*.saved"))}
-    for shown in (one, aw.rollout(one), saved["attention"]):
+    for shown in (trace, aw.rollout(trace), saved["attention"]):
         for view in (
             aw.Heatmap,
             aw.TokenStrip,
@@ -112,16 +112,16 @@ def views(folder):
             aw.explore,
         ):
             yield view(shown)
-    for shown in (one, saved["attention"]):
+    for shown in (trace, saved["attention"]):
         for view in (aw.HeadGrid, aw.HeadView, aw.FlowView):
             yield view(shown)
     yield aw.explore(weights(), tokens=TOKENS)
     yield aw.explore(folder / "weights.safetensors")
     yield aw.NeuronView(qkv)
-    yield aw.compare([aw.rollout(one), aw.attention(one)])
+    yield aw.compare([aw.rollout(trace), aw.attention(trace)])
     yield aw.compare([saved["rollout"], saved["value_zeroing"]])
-    yield aw.TwoTexts([one, other])
-    yield aw.InterventionView(one)
+    yield aw.TwoTexts([trace, other])
+    yield aw.InterventionView(trace)
     yield aw.views.RelevanceMap(saved["decompx"])
     yield aw.Predictions(saved["attention"])
     yield aw.TokenStrip(saved["saliency"])
@@ -129,19 +129,19 @@ def views(folder):
     yield aw.views.ScorecardView(saved["scorecard"])
     for name in ("patching", "lens", "claims"):
         yield saved[name].view()
-    yield aw.views.SentenceView(one)
+    yield aw.views.SentenceView(trace)
     yield aw.people.StudyView(study())
-    yield aw.ask.head("Which head?", view=aw.Explorer(one), id="q")
+    yield aw.ask.head("Which head?", view=aw.Explorer(trace), id="q")
     for view in (aw.FeatureTable, aw.FeaturePanel, aw.FeatureStrip):
         yield view(saved["features"])
 
 
 def outcomes():
-    """Return what each public function and class did with nothing, a trace, a map and two words."""
+    """Return the outcome of each public function and class on nothing, a trace, a map and two words."""
     import attnwidgets as aw
 
-    one, told = given()[0], {}
-    tried = ((), (one,), (aw.rollout(one),), ("x", "y"))
+    trace, told = given()[0], {}
+    tried = ((), (trace,), (aw.rollout(trace),), ("x", "y"))
     for space in ("", "views.", "results.", "evaluate.", "statistics.", "targets.", "compat.", "ask."):
         home = getattr(aw, space[:-1]) if space else aw
         for name in dir(home):
@@ -171,7 +171,7 @@ def main(folder, *, blocked):
     for number, view in enumerate(views(folder)):
         page = folder / f"{number}.html"
         view.to_html(page)
-        if not isinstance(view, aw.LayerSlider):  # which draws nothing of its own
+        if not isinstance(view, aw.LayerSlider):  # which has no drawing
             view.save(page.with_suffix(".png"))
         told["views"].append(type(view).__name__)
     told["loaded"] = sorted(name for name in MISSING if name in sys.modules)
