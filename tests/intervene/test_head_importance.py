@@ -1,4 +1,4 @@
-"""What is lost without each head, and what of attention is free: by hand, and on real models."""
+"""The loss without each head, and the free part of attention: by hand, and on real models."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def test_removal_is_what_is_lost_without_each_head(make: Any) -> None:
     result = aw.statistics.head_importance(trace, target, stack=stack, batch_size=3)
 
     def score() -> float:
-        own = logits(trace)
-        return float(own[2] if own.dim() == 1 else own[1, 7])
+        now = logits(trace)
+        return float(now[2] if now.dim() == 1 else now[1, 7])
 
     whole = score()
     for layer, head in np.ndindex(*result["removal"].shape):
@@ -100,7 +100,7 @@ def test_moved_rows_mix_to_the_same_and_read_only_what_may_be_read() -> None:
         assert (other >= 0).all()
         assert not other[~readable].any()
         assert (np.abs(other - weights).max() > 0.01) == (readable.sum() > 5)
-    # Two equal values: all of one can go to the other.
+    # Two equal values: all of the first can go to the second.
     np.testing.assert_allclose(
         least_overlapping_row(np.array([0.9, 0.1]), np.ones((2, 3)), np.ones(2, bool)), [0, 1], atol=1e-9
     )
@@ -122,13 +122,13 @@ def test_a_decoder_goes_on_predicting_the_same(name: str) -> None:
 def test_effective_attention_is_what_the_values_see() -> None:
     trace = aw.trace(tiny.build(tiny.TEXT["GPT-2"]).double(), None, input_ids=list(range(3, 23)))
     effective = effective_attention(trace, 1, 2)
-    own = trace.attention_layer(1)[2].double().numpy()
+    recorded = trace.attention_layer(1)[2].double().numpy()
     from attnwidgets.statistics.free_attention import _values
 
     values, _ = _values(trace, "self", 1, 2)
-    np.testing.assert_allclose(effective @ values, own @ values, atol=1e-10)
+    np.testing.assert_allclose(effective @ values, recorded @ values, atol=1e-10)
     assert np.linalg.matrix_rank(effective) <= 8
-    assert np.linalg.norm(effective) < np.linalg.norm(own)
+    assert np.linalg.norm(effective) < np.linalg.norm(recorded)
 
 
 @pytest.mark.parametrize(

@@ -35,14 +35,14 @@ def test_the_layers_found_without_running_are_those_that_a_trace_calls(name: str
     trace = aw.trace(model, tiny.wordpiece() if seq2seq else None, **options)
     before, called = sites(model), sites(trace)
     names = [
-        {stack: {layer: item.name for layer, item in own.items()} for stack, own in table.items()}
+        {stack: {layer: item.name for layer, item in layers.items()} for stack, layers in table.items()}
         for table in (before, called)
     ]
     assert names[0] == names[1]
     assert all(
         before[stack][layer].n_heads in (None, item.n_heads)
-        for stack, own in called.items()
-        for layer, item in own.items()
+        for stack, layers in called.items()
+        for layer, item in layers.items()
     )
 
 
@@ -51,7 +51,7 @@ def test_what_changes_nothing_changes_nothing(make: Any) -> None:
     trace = make()
     stack = "cross" if "cross" in trace.stacks else trace.default_stack
     plain = logits(trace)
-    # Gemma's own attention sums its scores in float32.
+    # Gemma's attention sums its scores in float32.
     tolerance = 1e-6 if trace.model_id.startswith("Gemma") else 1e-12
     layer = trace.n_layers(stack) - 1
     neutral = [
@@ -104,13 +104,13 @@ def test_removed_heads_are_columns_of_zeros_before_the_projection(name: str) -> 
     torch.testing.assert_close(result, expected, atol=1e-12, rtol=0)
     assert float((result - logits(trace)).abs().max()) > 1e-6
 
-    kept = []
-    handle = module.register_forward_hook(lambda *a: kept.append(a[-1]))
+    outputs = []
+    handle = module.register_forward_hook(lambda *a: outputs.append(a[-1]))
     with aw.ablate_heads(trace.model, {1: "all"}):
         logits(trace)
     handle.remove()
     bias = module.bias if module.bias is not None else torch.zeros(())
-    assert torch.equal(kept[0], bias.expand_as(kept[0])), "exactly the projection's bias"
+    assert torch.equal(outputs[0], bias.expand_as(outputs[0])), "exactly the projection's bias"
 
 
 def test_means_and_other_tokens_by_hand() -> None:
@@ -137,7 +137,7 @@ def test_means_and_other_tokens_by_hand() -> None:
     handle.remove()
     assert torch.equal(seen[0], seen[1]), "the same draw every time"
     gaps = (seen[0][:, None, [1, 2]] - written[None, 6:, [1, 2]]).abs().flatten(2).amax(-1)
-    assert float(gaps.amin(1).max()) < 1e-12, "each is what a token of the other text had, in both heads"
+    assert float(gaps.amin(1).max()) < 1e-12, "each is the value of a token of the other text, in both heads"
 
 
 def rewritten(change: Any) -> Any:
@@ -201,7 +201,7 @@ def test_permuted_rows_hold_the_same_weights_where_they_may() -> None:
     plain, moved = trace.attention_layer(0), inside.attention_layer(0)
     torch.testing.assert_close(moved.sort(-1).values, plain.sort(-1).values, atol=1e-12, rtol=0)
     assert torch.equal(moved[[0, 1, 3]], plain[[0, 1, 3]])
-    assert not torch.triu(moved, 1).any(), "nobody reads what comes later"
+    assert not torch.triu(moved, 1).any(), "nobody reads later tokens"
     assert not torch.equal(moved[2], plain[2])
 
 
@@ -227,8 +227,8 @@ def test_dropped_tokens_are_masked_ones() -> None:
     expected = logits(trace, attention_mask=mask)
     with aw.drop_tokens(trace, [2, 4]):
         result = logits(trace)
-    kept = [0, 1, 3, 5]
-    torch.testing.assert_close(result[kept], expected[kept], atol=1e-12, rtol=0)
+    remaining = [0, 1, 3, 5]
+    torch.testing.assert_close(result[remaining], expected[remaining], atol=1e-12, rtol=0)
 
 
 def test_suppression_after_an_edit_shares_out_what_the_edit_left() -> None:
@@ -297,7 +297,7 @@ def test_t5_generates_without_its_cross_attention() -> None:
         again = model.generate(
             **prompt | {"input_ids": other}, output_logits=True, return_dict_in_generate=True
         )
-    assert torch.equal(torch.cat(result.logits), torch.cat(again.logits)), "blind to what the encoder read"
+    assert torch.equal(torch.cat(result.logits), torch.cat(again.logits)), "blind to the encoder's input"
 
 
 def test_rerun_and_diff() -> None:
@@ -316,7 +316,7 @@ def test_rerun_and_diff() -> None:
     moved = result.predictions[0]
     assert moved.after - moved.before == pytest.approx(float((q - p)[moved.id]), abs=1e-12)
     assert abs(moved.after - moved.before) == pytest.approx(float((q - p).abs().max()), abs=1e-12)
-    assert not result.attention["self"][0].any(), "layer 0 reads what it read"
+    assert not result.attention["self"][0].any(), "layer 0 reads the same"
     assert result.attention["self"][1].all()
     said = str(result).splitlines()[-1].split(": ")[1].split()
     assert said == [f"{moved.mean():.3f}" for moved in result.attention["self"]]

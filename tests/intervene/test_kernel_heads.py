@@ -154,9 +154,9 @@ def test_other_interventions_go_together_with_those_of_kernels() -> None:
 def test_a_block_that_attends_as_well_counts_its_kernel_s_heads_on() -> None:
     """As its maps do: in Falcon-H1 heads 0 to 3 are of attention, 4 to 7 of its scan."""
     trace = traced("falcon_h1")
-    places = {2: ("model.layers.1.self_attn.o_proj", 2), 6: ("model.layers.1.mamba.out_proj", 2)}
+    modules = {2: ("model.layers.1.self_attn.o_proj", 2), 6: ("model.layers.1.mamba.out_proj", 2)}
     plain = aw.mixing(trace, "norm").layer(1)
-    for number, (path, head) in places.items():
+    for number, (path, head) in modules.items():
         ablated = trace.rerun(aw.ablate_heads(trace, {1: [number]}))
         hook = trace.model.get_submodule(path).register_forward_pre_hook(zeroing(head, 4))
         with torch.no_grad():

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from attnwidgets.tracing.mixers.mix import Mix
 
 IDS = torch.tensor([21, 34, 55, 47, 90, 63, 21, 30, 44, 70, 12])
-# By type: a layer with a kernel, and the norm that reads what it returns; "" if none does, so that the output
+# By type: a layer with a kernel, and the norm that reads its output; "" without one, so that the output
 # projection reads it channel by channel times a gate.
 NORMS = {
     "mamba": (1, ""),
@@ -34,7 +34,7 @@ NORMS = {
     "lfm2_moe": (2, ""),
     "zamba": (0, ""),
 }
-# transformers compiles a kernel of RWKV in a process of its own.
+# transformers compiles a kernel of RWKV in another process.
 RWKV = pytest.param("rwkv", marks=pytest.mark.slow)
 KINDS = [*NORMS, RWKV]
 
@@ -54,7 +54,7 @@ def place_of(name: str, mix: Mix, trace: Any) -> int:
 
 
 def handed(mix: Mix, token: int) -> torch.Tensor:
-    """Return what a token hands to every position [position, channel], tap by tap, float64."""
+    """Return a token's input to every position [position, channel], tap by tap, float64."""
     values = mix.values[0].double()
     result = torch.zeros_like(values)
     if mix.shifted is not None:
@@ -77,14 +77,14 @@ def handed(mix: Mix, token: int) -> torch.Tensor:
 
 
 def mixed_by(kernel: Kernel, values: torch.Tensor) -> torch.Tensor:
-    """Return what a kernel makes of values [position, channel]."""
+    """Return a kernel's outputs for values [position, channel]."""
     alpha = kernel.rows(range(len(values)))
     return torch.einsum("gqk,kgc->qgc", alpha, values.unflatten(1, (len(alpha), -1))).flatten(1)
 
 
 @contextmanager
 def added(trace: Any, mix: Mix, norm: str, change: torch.Tensor) -> Iterator[None]:
-    """Add a change [position, channel] to what a kernel returns, at the module that reads it."""
+    """Add a change [position, channel] to a kernel's output, at the module that reads it."""
     module = trace.model.get_submodule(mix.path)
     if mix.gate is not None:
         change = change * mix.gate[0].double()
@@ -144,7 +144,7 @@ def test_with_forget_the_state_passes_it_unchanged(name: str) -> None:
     layer, norm = NORMS.get(name, (1, ""))
     mix, token = mix_of(trace, layer), 3
     values = mix.values[0].double() - handed(mix, token)
-    values[token] = 0  # what a convolution gathered there of earlier tokens is not written either
+    values[token] = 0  # earlier tokens in the convolution there are not written either
     if isinstance(mix.kernel, TimeMix):
         # Its decay is a parameter: the token is cut out of the text.
         rest = [at for at in range(len(IDS)) if at != token]
@@ -193,7 +193,7 @@ def test_a_replaced_row_is_the_sum_of_the_values_with_its_weights(name: str) -> 
 
 @pytest.mark.parametrize("name", KINDS)
 def test_several_tokens_are_suppressed_together_and_still_read_themselves(name: str) -> None:
-    """By linearity: row by row the sum of what each source but the row's own token hands on."""
+    """By linearity: row by row the sum over all sources but the row's token."""
     trace = traced(name)
     layer, norm = NORMS.get(name, (1, ""))
     mix, sources = mix_of(trace, layer), (2, 3, 6)
@@ -232,7 +232,7 @@ def test_one_call_reaches_attention_and_kernels() -> None:
             apart = logits(trace)
         assert (apart - logits(trace)).abs().max() > 1e-4
     torch.testing.assert_close(torch.as_tensor(suppressed.logits), apart, rtol=1e-5, atol=1e-6)
-    # What later tokens predict no longer depends on the token's own state there, only on convolutions.
+    # Later predictions no longer depend on the token's state there, only on convolutions.
     forgotten = trace.rerun(aw.suppress(trace, 3, forget=True))
     assert forgotten.interventions[0].endswith("the state of layers 0 to 2 is not changed there")
     assert (torch.as_tensor(forgotten.logits) - apart).abs().max() > 1e-4
@@ -280,7 +280,7 @@ def test_a_row_on_one_token_is_its_value_and_other_changes_come_with_it(name: st
         set_to = logits(trace)
     with aw.edit_attention(trace, {layer: [0]}, "one_hot", key=4, query=rows):
         torch.testing.assert_close(logits(trace), set_to, rtol=1e-6, atol=1e-6)
-        # A suppression that follows takes from the row what the token handed to it.
+        # A suppression that follows takes the token's part from the row.
         with aw.suppress(trace, 4, heads={layer: [0]}):
             assert (logits(trace) - set_to).abs().max() > 1e-4
     # The order is that in which they were entered.
@@ -386,7 +386,7 @@ def test_generation_is_exact_or_refused(name: str) -> None:
         trace.model.generate(IDS[None], use_cache=True, **GENERATED)
     if name == "recurrent_gemma":
         return  # its state is not told apart from an earlier text's
-    # What is changed before the first new token leaves the state as it is.
+    # Changes before the first new token leave the state as it is.
     row = torch.zeros(len(IDS), len(IDS))
     row[7, :8] = 0.5
     for use_cache in (False, True):
@@ -431,7 +431,7 @@ def test_gradients_see_the_changed_model(name: str) -> None:
 
 
 def test_in_a_model_whose_circuit_is_known_forgetting_is_told_from_reading() -> None:
-    """It answers with the letter before the last marker, whose position erases the one before."""
+    """It answers with the letter before the last marker, whose position erases the marker before."""
     trace = aw.trace(*aw.zoo.last_marked(), "cf#bd#aheg")
 
     def answer(intervention: Any) -> tuple[str, float]:

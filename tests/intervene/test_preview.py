@@ -1,4 +1,4 @@
-"""A preview is what the whole model predicts, with only the layers run that an intervention reaches."""
+"""A preview equals the output of the whole model, running only the layers that an intervention reaches."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.intervene.made import logits, t5, text, vit
 LAYERS = {"BERT": "bert.encoder.layer", "GPT-2": "transformer.h", "Llama": "model.layers"}
 
 
-def calls(trace: Any, blocks: Any, one: Any) -> list[int]:
+def calls(trace: Any, blocks: Any, ablation: Any) -> list[int]:
     """Which attention modules run for a preview, by block."""
     seen: list[int] = []
     handles = [
@@ -25,7 +25,7 @@ def calls(trace: Any, blocks: Any, one: Any) -> list[int]:
     ]  # fmt: skip
     require_same_model(trace, "test")  # hooks are a change, for which the model runs
     seen.clear()
-    preview(trace, one)
+    preview(trace, ablation)
     for handle in handles:
         handle.remove()
     return seen
@@ -37,8 +37,8 @@ def test_a_preview_is_the_rerun(make: Any) -> None:
     trace = make()
     for stack in trace.stacks:
         for layer in range(trace.n_layers(stack)):
-            one = aw.ablate_heads(trace, {layer: [0, 2]}, stack=stack)
-            result, whole = preview(trace, one), trace.rerun(one)
+            ablation = aw.ablate_heads(trace, {layer: [0, 2]}, stack=stack)
+            result, whole = preview(trace, ablation), trace.rerun(ablation)
             torch.testing.assert_close(result.logits, whole.logits, atol=1e-12, rtol=0)
             assert [p.id for p in result.after] == [p.id for p in whole.predictions(100)]
             assert result.before == trace.predictions(100)
@@ -54,7 +54,7 @@ def test_only_the_layers_from_the_changed_one_on_run(name: str) -> None:
     trace = text(name)
     blocks = trace.model.get_submodule(LAYERS[name])
     first, last = aw.ablate_heads(trace, (0, 1)), aw.ablate_heads(trace, (1, 2))
-    assert calls(trace, blocks, last) == [0, 1], "the first pass keeps what the next ones need"
+    assert calls(trace, blocks, last) == [0, 1], "the first pass keeps the states that later passes need"
     assert calls(trace, blocks, last) == [1]
     assert calls(trace, blocks, aw.ablate_heads(trace, (1, 1))) == [1]
     assert calls(trace, blocks, first) == [0, 1]

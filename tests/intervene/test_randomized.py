@@ -149,7 +149,7 @@ def test_the_models_own_initialiser_draws():
     with aw.randomized(model):
         block = model.transformer.h[2]
         assert block.mlp.c_fc.weight.std().item() == pytest.approx(0.05, rel=0.05)
-        # GPT-2's paper scales what goes into the residual stream by the number of layers; some versions do.
+        # GPT-2's paper scales updates of the residual stream by the number of layers; some versions do.
         scaled = fresh.transformer.h[2].mlp.c_proj.weight.std().item()
         assert block.mlp.c_proj.weight.std().item() == pytest.approx(scaled, rel=0.05)
         assert torch.equal(block.ln_1.weight, torch.ones(96))
@@ -203,7 +203,7 @@ def test_every_family_is_drawn_as_a_fresh_model_would_be(name):
     with aw.randomized(model):
         for path, parameter in model.named_parameters():
             assert parameter.isfinite().all(), path
-            # A fresh weight has the mean and scale of the one the model was built with.
+            # A fresh weight has the mean and scale of the initial weight.
             if parameter.numel() > 200:
                 assert parameter.mean().item() == pytest.approx(before[path].mean().item(), abs=0.1), path
                 assert parameter.std().item() == pytest.approx(before[path].std().item(), rel=0.3), path
@@ -276,7 +276,7 @@ def test_maps_inside_are_those_of_the_random_model(minilm):
     again = aw.rollout(aw.trace(model, tokenizer, text)).values
     np.testing.assert_array_equal(again, trained)
     assert abs(random - trained).max() > 0.1
-    # Fresh attention is nearly uniform: what is left is the residual connection.
+    # Fresh attention is nearly uniform: the rest is the residual connection.
     off = random[0][~np.eye(len(random[0]), dtype=bool)]
     np.testing.assert_allclose(off, 0.5 / len(random[0]), atol=0.02)
 
@@ -323,7 +323,7 @@ def test_what_cannot_be_drawn_is_refused():
     with pytest.raises(TypeError, match="model must be"):
         aw.randomized("bert")
     plain = nn.Linear(20, 20)
-    kept = plain.weight.detach().clone()
+    original = plain.weight.detach().clone()
     with aw.randomized(plain):
-        assert not torch.equal(plain.weight, kept)
-    assert torch.equal(plain.weight, kept)
+        assert not torch.equal(plain.weight, original)
+    assert torch.equal(plain.weight, original)

@@ -114,10 +114,10 @@ def test_a_task_inherits_what_is_in_force_and_changes_nothing_outside_of_it() ->
 
             async def other() -> Any:
                 with aw.ablate_heads(trace, (1, 1)):
-                    found = logits(trace)
+                    ablated = logits(trace)
                     inside.set()
                     await done.wait()
-                return found
+                return ablated
 
             task = asyncio.create_task(other())
             await inside.wait()
@@ -125,7 +125,7 @@ def test_a_task_inherits_what_is_in_force_and_changes_nothing_outside_of_it() ->
             done.set()
             return alone, meanwhile, await task
 
-    # In a thread of its own: the browser's driver may run a loop in this one.
+    # In another thread: the browser's driver may run a loop in this one.
     with ThreadPoolExecutor(1) as pool:
         alone, meanwhile, outcome = pool.submit(asyncio.run, main()).result()
     assert torch.equal(meanwhile, alone)

@@ -63,7 +63,7 @@ FAMILIES: dict[str, Any] = {
 
 
 def of_family(name: str) -> Any:
-    """Return a tiny random model of one of `FAMILIES`."""
+    """Return a tiny random model of `FAMILIES`, by name."""
     torch.manual_seed(0)
     return FAMILIES[name]().eval()
 

@@ -1,4 +1,4 @@
-"""A ViT with one unit that fires on white patches and makes outliers of them, and the same without it."""
+"""A ViT with a unit that fires on white patches and makes outliers of them, and the same without it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from tests.vision.pictures import vit
 
 LAYER, UNIT = 1, 7
-# Dimensions: how white a patch is, the direction that the unit writes, and what every token of the model has.
+# Dimensions: how white a patch is, the direction that the unit writes, and a constant of every token.
 _WHITE, _OUTLIER, _TOKEN = _OWN = (0, 1, 2)
 _PLAIN = ((0, 3), (2, 1), (3, 3))
 
@@ -21,7 +21,7 @@ def models() -> tuple[Any, Any]:
     with torch.no_grad():
         embeddings = model.vit.embeddings
         projection = embeddings.patch_embeddings.projection
-        # Brightness is seen in one dimension only.
+        # Brightness is seen in a single dimension.
         projection.weight -= projection.weight.mean((1, 2, 3), keepdim=True)
         projection.weight[_WHITE] = 0.2 / projection.weight[0].numel()
         projection.bias[_WHITE] = 0
@@ -35,7 +35,7 @@ def models() -> tuple[Any, Any]:
             for linear in (attention.o_proj, layer.mlp.fc2):
                 linear.weight[list(_OWN)] = 0
                 linear.bias[list(_OWN)] = 0
-            attention.v_proj.weight *= 20  # so that it matters what is read
+            attention.v_proj.weight *= 20  # so that the values matter
             for linear in (attention.q_proj, attention.v_proj, layer.mlp.fc1):
                 linear.weight[:, _OUTLIER] = 0
             # Neither an outlier nor a token of zeros is read: every query is far from their keys.
@@ -52,8 +52,8 @@ def models() -> tuple[Any, Any]:
         mlp.fc1.bias[UNIT] = -8.0
         mlp.fc2.weight[:, UNIT] = 0
         mlp.fc2.weight[_OUTLIER, UNIT] = 8.4
-        kept = without.vit.layers[LAYER].mlp
-        kept.fc2.weight[:, UNIT] = 0
+        mlp = without.vit.layers[LAYER].mlp
+        mlp.fc2.weight[:, UNIT] = 0
     return model, without
 
 

@@ -71,7 +71,7 @@ def test_a_processor_of_another_model_is_told_by_the_size() -> None:
     says = r"cannot read this picture of 64 x 64 pixels and 3 channels: .*the processor that was saved"
     with pytest.raises(ValueError, match=says):
         aw.trace(vit(), other, image=given(40, 40))
-    # A convolutional model reads any size; its map has as many places more.
+    # A convolutional model reads any size; its map has as many cells more.
     assert aw.trace(of_family("ResNet"), other, image=given(40, 40)).units["patch"].grid == (8, 8)
 
 
@@ -96,9 +96,9 @@ def test_a_module_that_is_no_classifier_of_pictures_is_refused() -> None:
 
 def test_a_path_is_the_picture_in_that_file_turned_as_it_was_held(model: Any, tmp_path: Any) -> None:
     pixels = given(20, 30)
-    held = Image.Exif()
-    held[0x0112] = 6  # turned by a quarter
-    Image.fromarray(pixels).save(tmp_path / "picture.png", exif=held)
+    tags = Image.Exif()
+    tags[0x0112] = 6  # turned by a quarter
+    Image.fromarray(pixels).save(tmp_path / "picture.png", exif=tags)
     trace = aw.trace(model, READER, image=tmp_path / "picture.png")
     assert np.array_equal(trace.picture.given, np.rot90(pixels, -1))
     (tmp_path / "text.png").write_text("no picture")

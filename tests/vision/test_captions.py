@@ -1,4 +1,4 @@
-"""Several captions of one picture, and each word of one: against autograd over CLIP itself."""
+"""Several captions of one picture, and each word of a caption: against autograd over CLIP itself."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ class Captions(Reader):
 
 
 def traced(family: str) -> list[Any]:
-    one = PICTURES[family]
-    reader = Captions(one.read(one.picture()), None)
-    picture = one.picture().sigmoid()  # between 0 and 1, so that it is known what was given
-    result: list[Any] = aw.trace(tiny.build(one.make), reader, list(CAPTIONS), image=picture)
+    entry = PICTURES[family]
+    reader = Captions(entry.read(entry.picture()), None)
+    picture = entry.picture().sigmoid()  # between 0 and 1, so that the given pixels are recovered
+    result: list[Any] = aw.trace(tiny.build(entry.make), reader, list(CAPTIONS), image=picture)
     return result
 
 
@@ -42,13 +42,13 @@ def traces() -> list[Any]:
 
 
 def outputs_of(trace: Any) -> Any:
-    """Return the model's own outputs, with attention."""
+    """Return the model's outputs, with attention."""
     trace.model.set_attn_implementation("eager")
     return trace.model(**trace.inputs, output_attentions=True)
 
 
 def by_hand(score: torch.Tensor, weights: Any) -> np.ndarray:
-    """Return the class token's row of R, without what it keeps of itself."""
+    """Return the class token's row of R, without the diagonal."""
     slopes = torch.autograd.grad(score, weights, retain_graph=True)
     relevance = torch.eye(weights[0].shape[-1])
     for weight, slope in zip(weights, slopes, strict=True):
@@ -136,9 +136,9 @@ def test_what_cannot_be_compared_is_refused(traces: list[Any]) -> None:
         aw.vision.captions([])
     with pytest.raises(ValueError, match="these traces are of several"):
         aw.vision.captions([traces[0], traced("CLIP")[0]])
-    one = PICTURES["CLIP"]
+    clip = PICTURES["CLIP"]
     other = aw.trace(
-        traces[0].model, Captions(one.read(one.painted(0, 0)), None), "the cat", image=one.picture()
+        traces[0].model, Captions(clip.read(clip.painted(0, 0)), None), "the cat", image=clip.picture()
     )
     with pytest.raises(ValueError, match="captions of one picture"):
         aw.vision.captions([traces[0], other])

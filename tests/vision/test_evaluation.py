@@ -1,4 +1,4 @@
-"""Metrics on pictures: operators beside independent code, and known answers where a class is one patch."""
+"""Metrics on pictures: operators beside independent code, and classes of a single patch."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def coloured() -> Any:
 
 
 def example(number: int) -> tuple[Any, np.ndarray, int]:
-    """Return the trace of a grey picture with one coloured patch, the patch as a mask, and its class."""
+    """Return the trace of a grey picture with a coloured patch, the patch as a mask, and its class."""
     generator = np.random.default_rng(number)
     row, column = generator.integers(0, SIDE // PATCH, 2) * PATCH
     kind = number % 3
@@ -80,7 +80,7 @@ def test_a_right_method_always_points_at_the_patch_and_chance_one_time_in_n(exam
 
 def test_a_pointer_beside_the_mask_is_forgiven_within_the_tolerance(examples: Any) -> None:
     (trace, *_), (mask, *_) = examples
-    row, column = (place[0] // PATCH for place in np.nonzero(mask))
+    row, column = (axis[0] // PATCH for axis in np.nonzero(mask))
     values = np.zeros((SIDE // PATCH, SIDE // PATCH))
     values[row, column + (1 if column < 7 else -1)] = 1
     beside = aw.results.Attributions(
@@ -108,7 +108,7 @@ def test_the_right_patch_first_beats_chance_the_middle_and_the_edges(examples: A
     assert best > 1.5 * max(score.values())
     deletion = card.mean[0, 0]
     assert deletion[0] == pytest.approx(np.mean([float(t.logits.max()) for t in traces]), rel=1e-5)
-    # All that the class is, is one patch of 64.
+    # The class depends on a single patch of 64.
     assert deletion[1] < 0.5 * deletion[0]
     assert aw.evaluate.aopc(card).mean[0, 0, 0] == pytest.approx(deletion.mean())
 
@@ -144,10 +144,10 @@ def test_abpc_is_the_area_between_both_orders_of_removal(examples: Any) -> None:
         aw.evaluate.abpc(half)
 
 
-def removed(trace: Any, operator: Any, *places: int) -> torch.Tensor:
+def removed(trace: Any, operator: Any, *tokens: int) -> torch.Tensor:
     """Return the pixels that the model reads without some tokens."""
     gone = np.zeros((1, len(trace.tokens)), bool)
-    gone[0, list(places)] = True
+    gone[0, list(tokens)] = True
     return PictureRemoval(trace, operator).inputs(gone)["pixel_values"][0]
 
 
@@ -157,7 +157,7 @@ def test_every_operator_changes_its_patch_and_no_other_pixel() -> None:
     trace = aw.trace(vit(), reader, image=Image.fromarray(given))
     before = trace.inputs["pixel_values"][0]
     inside = torch.zeros(32, 32, dtype=torch.bool)
-    inside[8:16, 16:24] = True  # place 7 is [CLS] and then the patch in row 1, column 2
+    inside[8:16, 16:24] = True  # token 7, after [CLS], is the patch in row 1, column 2
     for operator in aw.evaluate.PICTURE_OPERATORS:
         after = removed(trace, operator, 7)
         assert torch.equal(after[:, ~inside], before[:, ~inside])
@@ -183,9 +183,9 @@ def test_linear_imputation_solves_the_authors_equations() -> None:
     gone = generator.random((9, 7)) < 0.6
     filled = imputed(pixels, gone)
     assert np.array_equal(filled[:, ~gone], pixels[:, ~gone])
-    places = list(map(tuple, np.argwhere(gone)))
-    matrix, right = np.zeros((len(places),) * 2), np.zeros((len(places), 2))
-    for number, (row, column) in enumerate(places):
+    holes = list(map(tuple, np.argwhere(gone)))
+    matrix, right = np.zeros((len(holes),) * 2), np.zeros((len(holes), 2))
+    for number, (row, column) in enumerate(holes):
         for near in range(row - 1, row + 2):
             for beside in range(column - 1, column + 2):
                 if (near, beside) == (row, column) or not (0 <= near < 9 and 0 <= beside < 7):
@@ -193,11 +193,11 @@ def test_linear_imputation_solves_the_authors_equations() -> None:
                 weight = 1 / 6 if near == row or beside == column else 1 / 12
                 matrix[number, number] += weight
                 if gone[near, beside]:
-                    matrix[number, places.index((near, beside))] -= weight
+                    matrix[number, holes.index((near, beside))] -= weight
                 else:
                     right[number] += weight * pixels[:, near, beside]
     exact = np.linalg.solve(matrix, right)
-    difference = np.stack([filled[:, row, column] for row, column in places]) - exact
+    difference = np.stack([filled[:, row, column] for row, column in holes]) - exact
     assert 0.005 < difference.std() < 0.015  # the authors' noise, of 0.01
     assert np.array_equal(imputed(pixels, gone), filled)
     assert np.abs(imputed(pixels, np.ones_like(gone))).max() < 0.1
@@ -207,7 +207,7 @@ def test_segmentation_equals_sklearn_and_torch() -> None:
     from sklearn.metrics import average_precision_score, jaccard_score
 
     trace = aw.trace(vit(), None, image=noise(32, 32))
-    values = np.round(np.random.default_rng(1).normal(size=17), 1)  # with equal ones
+    values = np.round(np.random.default_rng(1).normal(size=17), 1)  # with ties
     given = aw.results.Attributions(values, axis=trace.axes()[0], unit="patch", trace_id=trace.id)
     mask = np.zeros((32, 32), int)
     mask[5:20, 3:22] = 1

@@ -41,7 +41,7 @@ def test_maps_equal_the_authors(shared: Any, made: Any, variants: Any) -> None:
     for variant in variants:
         name = NAMES[variant]
         result = aw.vision.grad_cam(trace, target, variant=variant)
-        assert result.values[0] == 0  # [CLS] has no place in the map
+        assert result.values[0] == 0  # [CLS] is not in the map
         assert apart(result.values[1:], numbers[f"pytorch_grad_cam_{name}_raw"]) < 1e-5
     assert result.provenance["layer"].endswith(("layernorm_before", "norm1"))
     attention = aw.vision.grad_cam(trace, target, variant="attention").values[1:].clip(min=0)
@@ -52,17 +52,17 @@ def test_maps_equal_the_authors(shared: Any, made: Any, variants: Any) -> None:
 def test_hirescam_is_input_times_gradient_at_its_layer() -> None:
     model = vit()
     trace = aw.trace(model, None, image=noise(32, 32))
-    kept: list[torch.Tensor] = []
+    outputs: list[torch.Tensor] = []
 
     def keep(*call: Any) -> None:
         call[2].retain_grad()
-        kept.append(call[2])
+        outputs.append(call[2])
 
     norm = next(m for n, m in model.named_modules() if n.endswith("1.layernorm_before"))
     hook = norm.register_forward_hook(keep)
     model(trace.inputs["pixel_values"]).logits[0, 2].backward()
     hook.remove()
-    expected = (kept[0] * kept[0].grad)[0, 1:].sum(-1).detach()
+    expected = (outputs[0] * outputs[0].grad)[0, 1:].sum(-1).detach()
     result = aw.vision.grad_cam(trace, 2, variant="hirescam")
     assert apart(result.values[1:], expected) < 1e-5
 
@@ -113,7 +113,7 @@ def test_a_module_that_is_no_model_of_transformers() -> None:
     trace = aw.trace(model, None, image=noise(32, 48))
     result = aw.vision.grad_cam(trace, 1)
     assert result.source_unit.grid == (8, 12)
-    # The head is linear in the mean of the map: the map is what every place adds to the logit.
+    # The head is linear in the mean of the map: the map is every cell's part of the logit.
     total = float(trace.logits[1]) - model[-1].bias[1].item()
     assert np.isclose(result.values.sum(), total, rtol=1e-5)
     assert aw.lrp(trace, 1, unit="pixel").shape == (32 * 48,)
@@ -157,7 +157,7 @@ def test_where_nothing_speaks_for_the_target_it_is_said() -> None:
 
 
 def dead() -> Any:
-    """Return a model in which every place speaks against class 0."""
+    """Return a model in which every cell speaks against class 0."""
     model = torch.nn.Sequential(
         torch.nn.Conv2d(3, 2, 8, stride=8),
         torch.nn.Softplus(),

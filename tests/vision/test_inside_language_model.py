@@ -16,7 +16,7 @@ CELL = "1,2"  # of the circle of scene 7
 
 @pytest.fixture(scope="module")
 def pair() -> Any:
-    """Traces of scene 7, whose circle is red, and of the same with a blue one, up to the colour."""
+    """Traces of scene 7, whose circle is red, and of the same with a blue circle, up to the colour."""
     model, processor = aw.zoo.trained("scenes")
     scene = model.truth.scene(7)
     blue = Scene({**scene.shapes, "circle": (scene.shapes["circle"][0], "blue")}, "circle")
@@ -60,9 +60,9 @@ def test_patching_follows_the_colour_from_its_cell_to_the_last_word(pair: Any) -
     assert tower.raw["state"][0].argmax() == cell
     view = patched.view()
     assert view.options["claims"] is False
-    place = {"of": "claim", "layer": 1, "head": 0}
+    args = {"of": "claim", "layer": 1, "head": 0}
     with pytest.raises(LookupError, match="these traces are of a picture or a sound"):
-        view.requests.answer("expression", place)
+        view.requests.answer("expression", args)
 
 
 @pytest.mark.parametrize("name", ["Idefics 3", "Qwen2-VL"])

@@ -1,4 +1,4 @@
-"""On which part of a picture a word of an answer rests, on scenes whose evidence is known."""
+"""On which part of a picture a word of an answer rests, on scenes with given evidence."""
 
 from __future__ import annotations
 

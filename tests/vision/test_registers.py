@@ -1,4 +1,4 @@
-"""Norms of tokens, a planted register neuron that is found, and test-time registers that undo it."""
+"""Norms of tokens, a planted register neuron that is detected, and test-time registers that undo it."""
 
 from __future__ import annotations
 
