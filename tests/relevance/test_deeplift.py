@@ -41,7 +41,7 @@ def compared(
 SHIFT, MATRIX = numbers(4, seed=7), numbers(6, 4, seed=8)
 SQUARE = torch.eye(3, dtype=torch.float64)
 MASK = torch.tensor([[0.0, 0.0, -torch.inf, -torch.inf]] * 3, dtype=torch.float64)
-ONE: dict[str, Callable[[Tensor], Tensor]] = {
+UNARY: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
     "relu in place": lambda x: F.relu(x, inplace=True),
     "gelu": F.gelu,
@@ -72,7 +72,7 @@ ONE: dict[str, Callable[[Tensor], Tensor]] = {
     "linear": lambda x: F.linear(x, MATRIX, numbers(6)),
     "cat and pick": lambda x: torch.cat([x, x[:1] * x[1:2]])[1:],
 }
-TWO: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+BINARY: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "product": lambda a, b: a * b,
     "in place": lambda a, b: a.mul_(b),
     "matrices": lambda a, b: a @ b.T,
@@ -88,7 +88,7 @@ TWO: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "added product": lambda a, b: torch.addmm(a[:, :3], a, b.T, beta=0.5, alpha=2),
     "attention": lambda a, b: F.scaled_dot_product_attention(a[None], b[None], (a + b)[None], is_causal=True),
 }
-CASES = [(name, f, 1) for name, f in ONE.items()] + [(name, f, 2) for name, f in TWO.items()]
+CASES = [(name, f, 1) for name, f in UNARY.items()] + [(name, f, 2) for name, f in BINARY.items()]
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_next_to_the_baseline_multipliers_are_gradients(operation: Callable[...,
 def test_a_norm_of_almost_nothing_on_the_baseline_stays_bounded() -> None:
     x = numbers(3, 4)
     for name in ("layer norm", "norm of root mean squares", "the same as Llama writes it"):
-        multipliers = compared(ONE[name], [x], [1e-9 * x])[1][0] / x
+        multipliers = compared(UNARY[name], [x], [1e-9 * x])[1][0] / x
         assert float(multipliers.abs().max()) < 100, "1 / 1e-9 is nowhere in it"
 
 

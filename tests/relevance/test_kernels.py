@@ -1,4 +1,4 @@
-"""Relevance through kernels without a softmax: what it sums to, and the sums of vectors that it is."""
+"""Relevance through kernels without a softmax: its sum, and the sums of vectors that it equals."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def numbers(*shape: int, seed: int = 0) -> Tensor:
 def relevance(
     operation: Callable[..., Tensor], *inputs: Tensor, given: Tensor | None = None, rules: Rules | None = None
 ) -> tuple[Tensor, list[Tensor]]:
-    """Return what an operation returns, and the relevance of its inputs for `given` at its output."""
+    """Return the output of an operation, and the relevance of its inputs for `given` at its output."""
     leaves = [x.detach().clone().requires_grad_() for x in inputs]
     with rules or Rules("attnlrp"):
         output = operation(*(leaf.clone() for leaf in leaves))
@@ -280,9 +280,9 @@ BIASED = {
 @pytest.mark.parametrize("operation", BIASED)
 def test_without_biases_all_relevance_reaches_the_input(operation):
     x = numbers(3, 4)
-    output, (kept,) = relevance(BIASED[operation], x)
+    output, (absorbed,) = relevance(BIASED[operation], x)
     _, (all_of_it,) = relevance(BIASED[operation], x, rules=Rules("attnlrp", "ignore"))
-    assert abs(float(kept.sum() - output.sum())) > 1e-3
+    assert abs(float(absorbed.sum() - output.sum())) > 1e-3
     torch.testing.assert_close(all_of_it.sum(), output.sum(), rtol=1e-9, atol=1e-9)
     torch.testing.assert_close(output, BIASED[operation](x), rtol=1e-12, atol=1e-12)
 
@@ -299,7 +299,7 @@ def test_parameters_and_numbers_are_dropped_from_sums_and_masks_stay():
     torch.testing.assert_close(output, -x)
 
 
-# What has no rule
+# Operations without a rule
 
 
 class Odd(nn.Module):

@@ -1,4 +1,4 @@
-"""States in two parts through blocks of any kind: what descriptions give, where there are any, and sums."""
+"""States in two parts through blocks of any kind: against descriptions, where there are any, and sums."""
 
 from __future__ import annotations
 
