@@ -16,7 +16,7 @@ RATE = 16_000
 
 
 def tones(seconds: float = 0.75) -> np.ndarray:
-    """Return three tones, each higher than the one before [time]."""
+    """Return three tones, each higher than the last [time]."""
     at = np.arange(round(seconds * RATE)) / RATE
     pitch = np.choose(np.minimum((at / seconds * 3).astype(int), 2), (220, 440, 880))
     return (0.5 * np.sin(2 * np.pi * pitch * at)).astype(np.float32)

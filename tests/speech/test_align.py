@@ -1,4 +1,4 @@
-"""Word times equal openai/whisper's; CTC paths equal what trying all of them gives; words serve every map."""
+"""Word times equal openai/whisper's; CTC paths equal those of brute force; words serve every map."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def whisper() -> Any:
 
 
 @pytest.fixture(scope="module")
-def known(shared: Path) -> dict[str, Any]:
+def reference(shared: Path) -> dict[str, Any]:
     return dict(np.load(shared / "reference" / "vision" / "whisper_fox.npz"))
 
 
 @pytest.fixture(scope="module")
-def fox(whisper: Any, known: dict[str, Any]) -> Any:
+def fox(whisper: Any, reference: dict[str, Any]) -> Any:
     """The trace of a spoken sentence, its text given without the end."""
-    return aw.trace(*whisper, audio=known["wave16k"].astype(np.float32) / 2**15, target_text=TEXT)
+    return aw.trace(*whisper, audio=reference["wave16k"].astype(np.float32) / 2**15, target_text=TEXT)
 
 
 @pytest.fixture(scope="module")
@@ -48,14 +48,17 @@ def times(fox: Any) -> Any:
     return aw.speech.align(fox)
 
 
-def test_word_times_are_those_of_openai(times: Any, known: dict[str, Any]) -> None:
-    assert list(times.words) == [word.strip() for word in known["words"]]
-    assert np.array_equal(times.start, known["start"])
-    assert np.array_equal(times.end, known["end"])
-    assert times.heads == tuple(map(tuple, known["heads"]))
-    assert np.abs(times.matrix - known["matrix"]).max() < 1e-4
-    assert [list(side) for side in times.path] == [list(known["text_indices"]), list(known["time_indices"])]
-    assert times.probability == pytest.approx(known["token_probability"], rel=1e-4)
+def test_word_times_are_those_of_openai(times: Any, reference: dict[str, Any]) -> None:
+    assert list(times.words) == [word.strip() for word in reference["words"]]
+    assert np.array_equal(times.start, reference["start"])
+    assert np.array_equal(times.end, reference["end"])
+    assert times.heads == tuple(map(tuple, reference["heads"]))
+    assert np.abs(times.matrix - reference["matrix"]).max() < 1e-4
+    assert [list(side) for side in times.path] == [
+        list(reference["text_indices"]),
+        list(reference["time_indices"]),
+    ]
+    assert times.probability == pytest.approx(reference["token_probability"], rel=1e-4)
 
 
 def test_padding_takes_no_part_and_its_share_is_told(fox: Any, times: Any) -> None:
@@ -84,9 +87,13 @@ def test_frames_are_read_by_words_in_maps_tables_and_value_zeroing(fox: Any, tim
 
 
 @pytest.mark.slow
-def test_a_generated_text_is_aligned_without_another_pass(whisper: Any, known: Any, monkeypatch: Any) -> None:
+def test_a_generated_text_is_aligned_without_another_pass(
+    whisper: Any, reference: Any, monkeypatch: Any
+) -> None:
     model, processor = whisper
-    result = aw.trace(model, processor, audio=known["wave16k"].astype(np.float32) / 2**15, max_new_tokens=24)
+    result = aw.trace(
+        model, processor, audio=reference["wave16k"].astype(np.float32) / 2**15, max_new_tokens=24
+    )
     calls: list[int] = []
     with model.register_forward_pre_hook(lambda *_: calls.append(1)):
         spoken = aw.speech.align(result)
@@ -143,11 +150,11 @@ def test_ctc_is_what_trying_every_path_gives(seed: int) -> None:
     shares = np.exp(weights - np.logaddexp.reduce(weights))
     expected = np.zeros((len(IDS), N_FRAMES))
     for path, share in zip(every, shares, strict=True):
-        place = -1
+        position = -1
         for n, i in enumerate(path):
-            place += i != 0 and (n == 0 or path[n - 1] != i)
+            position += i != 0 and (n == 0 or path[n - 1] != i)
             if i:
-                expected[place, n] += share
+                expected[position, n] += share
     assert posteriors(log_p, IDS, 0) == pytest.approx(expected, abs=1e-9)
 
 

@@ -1,4 +1,4 @@
-"""A homophone's cue: value zeroing by hand, silence in the samples, and what is left of a word without it."""
+"""A homophone's cue: value zeroing by hand, silence in the samples, and the rest of a word without it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WORDS = ("he", "ate", "a", "pear")
 @pytest.fixture(scope="module")
 def times() -> Any:
     result = aw.speech.align(spoken())
-    # Random heads hear all words at once: times of their own make every word a part of the sound.
+    # Random heads hear all words at once: drawn times make every word a part of the sound.
     ends = np.array([0.2, 0.4, 0.6, 0.75])
     starts = np.array([0.0, *ends[:-1]])
     return replace(result, start=starts, end=ends, trace=with_words(result.trace, result.words, starts, ends))

