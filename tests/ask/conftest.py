@@ -1,4 +1,4 @@
-"""A folder of its own for every test, and views of given numbers."""
+"""A new folder for every test, and views of given numbers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ WORDS = ["[CLS]", "the", "black", "cat", "sat", "[SEP]"]
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
-    """Answers are kept where the notebook runs, whose name nobody knows here."""
+    """Answers are saved where the notebook runs, whose name nobody knows here."""
     from ipywidgets import Widget
 
     monkeypatch.chdir(tmp_path)

@@ -1,4 +1,4 @@
-"""Answers: what each kind takes and refuses, how it is said, and what code, check and feedback say of it."""
+"""Answers: the values each kind takes and refuses, their words, code, check and feedback."""
 
 from __future__ import annotations
 
@@ -216,10 +216,10 @@ def test_a_view_of_another_text_is_not_taken_from(minilm):
 
 
 def test_linked_views_share_what_is_taken(traced):
-    one, other = aw.Explorer(traced()), aw.Explorer(traced(seed=1))
-    asked = aw.ask.layer("Which layer?", view=other, id="q")
-    aw.link(one, other)
-    one.selection.layer = 2
+    first, second = aw.Explorer(traced()), aw.Explorer(traced(seed=1))
+    asked = aw.ask.layer("Which layer?", view=second, id="q")
+    aw.link(first, second)
+    first.selection.layer = 2
     assert asked.take() == 2
 
 

@@ -1,4 +1,4 @@
-"""Where answers are kept: beside the notebook, whoever runs it; nothing that was answered is lost."""
+"""The file of answers: beside the notebook, whoever runs it; no answer is lost."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ import attnwidgets as aw
 from attnwidgets.course.sidecar import read_sidecar
 
 
-def kept(path):
+def saved(path):
     return {name: record["value"] for name, record in read_sidecar(path).records.items()}
 
 
 def test_answers_are_kept_beside_the_notebook_and_read_again(folder, notebook):
     asked = aw.ask.number("How many?", id="q")
     asked.answer = 6
-    assert kept(folder / "homework.answers.json") == {"q": 6}
+    assert saved(folder / "homework.answers.json") == {"q": 6}
     assert "homework.answers.json" in asked.options["question"]["saved"]
     again = aw.ask.number("How many?", id="q")
     assert again.answer == 6
@@ -47,13 +47,13 @@ def test_a_renamed_notebook_finds_its_answers_and_says_so(folder, notebook):
     assert again.answer == 6
     assert "Rename it to mine.answers.json" in again.options["question"]["problem"]
     again.answer = 7
-    assert kept(folder / "mine.answers.json") == {"q": 7}
-    assert kept(folder / "homework.answers.json") == {"q": 6}
+    assert saved(folder / "mine.answers.json") == {"q": 7}
+    assert saved(folder / "homework.answers.json") == {"q": 6}
 
 
 def test_the_answers_of_another_notebook_are_not_taken(folder, notebook):
     aw.ask.number("How many?", id="q").answer = 6
-    notebook("other.ipynb")  # the first one is still there
+    notebook("other.ipynb")  # the first is still there
     assert aw.ask.number("How many?", id="q").answer is None
 
 
@@ -63,7 +63,7 @@ def test_an_autograder_that_knows_no_name_finds_the_only_file(folder, notebook, 
     again = aw.ask.number("How many?", id="q")
     assert again.answer == 6
     again.answer = 8
-    assert kept(folder / "homework.answers.json") == {"q": 8}
+    assert saved(folder / "homework.answers.json") == {"q": 8}
     assert not (folder / "answers.json").exists()
 
 
@@ -83,8 +83,8 @@ def test_an_answer_about_another_text_is_refused_and_kept_aside(folder, notebook
     assert other.answer is None
     assert "about another model or text" in other.options["question"]["problem"]
     other.answer = (0, 0)
-    assert kept(folder / "homework.answers.json") == {"q": [0, 0]}
-    assert kept(folder / "homework.answers.json.earlier-1") == {"q": [1, 1]}
+    assert saved(folder / "homework.answers.json") == {"q": [0, 0]}
+    assert saved(folder / "homework.answers.json.earlier-1") == {"q": [1, 1]}
 
 
 def test_an_answer_of_another_kind_is_refused(notebook):
@@ -160,12 +160,12 @@ def test_two_questions_with_one_id_are_refused_by_name():
     with pytest.raises(ValueError, match="id='q' is the question 'How many heads"):
         aw.ask.number("How many layers?", id="q")
     assert first.answer == 12
-    assert aw.ask.number("How many heads?", id="q").answer == 12  # the same one again
+    assert aw.ask.number("How many heads?", id="q").answer == 12  # the same again
     first.close()
 
 
 def other_seed():
-    """A seed by which a string's hash is another one than here."""
+    """A seed by which a string's hash differs from here."""
     code = "print(hash('head'))"
     for seed in "01":
         environment = os.environ | {"PYTHONHASHSEED": seed}
