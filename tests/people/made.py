@@ -9,7 +9,7 @@ ANSWERS = ("no", "yes")
 
 
 def items(count=8, *conditions, **more):
-    """Items whose explanations have one value a word, of both signs, in every condition."""
+    """Items whose explanations have a value for each word, of both signs, in every condition."""
     return [
         {
             "text": " ".join([*WORDS, str(i)]),
@@ -24,13 +24,13 @@ def items(count=8, *conditions, **more):
 
 
 def study(kind="forward", conditions=("none", "lrp"), count=8, **options):
-    own = [name for name in conditions if name not in ("none", "random")]
+    explained = [name for name in conditions if name not in ("none", "random")]
     more = {
         "counterfactual": {"changed": "another text", "changed_prediction": "yes"},
         "which_model": {"better": 1, "prediction": ("yes", "no")},
         "remove_words": {"remove": ("plain",)},
     }.get(kind, {})
-    given = items(count, *own, **more)
+    given = items(count, *explained, **more)
     if kind == "which_model":
         for item in given:
             item["explanations"] = {name: (entry, entry) for name, entry in item["explanations"].items()}

@@ -1,4 +1,4 @@
-"""Known effects of simulated people are recovered; intervals, p and plans against closed forms."""
+"""Planted effects of simulated people are recovered; intervals, p and plans against closed forms."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_the_share_of_an_agent_is_exactly_what_was_given():
 
 
 def test_the_variance_is_that_of_the_answers_where_they_are_independent():
-    """Of independent answers the closed form is known: p (1 - p) / n."""
+    """Independent answers have a closed form: p (1 - p) / n."""
     rng = np.random.default_rng(0)
     cells = np.zeros((40, 40), np.int64)
     errors = [
@@ -136,9 +136,9 @@ def test_a_plan_agrees_with_the_formula_for_independent_answers():
 
 def test_all_is_the_same_with_the_same_seed():
     made, agent = study(), aw.people.Agent({"none": 0.5, "lrp": 0.7}, attention=0.8)
-    one, same, other = (made.simulate(agent, people=6, seed=seed) for seed in (0, 0, 1))
-    assert one.rows == same.rows != other.rows
-    assert str(one.analyse(resamples=100)) == str(same.analyse(resamples=100))
+    first, same, other = (made.simulate(agent, people=6, seed=seed) for seed in (0, 0, 1))
+    assert first.rows == same.rows != other.rows
+    assert str(first.analyse(resamples=100)) == str(same.analyse(resamples=100))
 
 
 def test_who_failed_a_check_does_not_count_and_is_named():
@@ -198,6 +198,6 @@ def test_answers_that_nothing_is_right_of_have_no_score():
 def test_unbalanced_answers_are_said():
     made = study("trust", count=8)
     rows = made.simulate(aw.people.Agent({"none": 2, "lrp": 3}), people=4).rows
-    kept = [row for row in rows if not (row["item"] == "0" and row["condition"] == "lrp")]
-    result = aw.results.Responses(kept, study=made).analyse(resamples=100)
+    remaining = [row for row in rows if not (row["item"] == "0" and row["condition"] == "lrp")]
+    result = aw.results.Responses(remaining, study=made).analyse(resamples=100)
     assert "1 of 16 pairs of item and condition have no answer" in result.notes[0]

@@ -1,4 +1,4 @@
-"""Responses that were handed in: files, lines, and what is wrong with them; nothing is lost."""
+"""Responses that were handed in: files, lines, and their mistakes; nothing is lost."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ def test_files_lines_and_folders_give_the_same(made, tmp_path):
     for row in read.rows:
         assert row["score"] == float(row["answer"] == truth[row["item"]])
         assert (row["first_ms"], row["ms"]) == (500, 900)
-    one = aw.people.read_responses(tmp_path / f"study-{codes[0]}.json", made)
-    assert one.people == (codes[0],)
+    responses = aw.people.read_responses(tmp_path / f"study-{codes[0]}.json", made)
+    assert responses.people == (codes[0],)
     assert len(read.analyse(resamples=100).means) == 2
     without = aw.people.read_responses(tmp_path)
     assert without.kind == "forward"
@@ -151,7 +151,7 @@ def test_other_studies_and_answers_that_were_not_asked_for_do_not_count(made, tm
 )
 def test_what_holds_no_responses_is_an_error_that_says_so(tmp_path, content, match):
     path = save(tmp_path / "a.json", content)
-    if not isinstance(content, str) or content == "[1, 2]":  # something was there, and is kept
+    if not isinstance(content, str) or content == "[1, 2]":  # the existing file stays
         assert told(match, path).rows == ()
         return
     with pytest.raises(ValueError, match=rf"no responses in .*a\.json.*{match}"):

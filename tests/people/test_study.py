@@ -1,4 +1,4 @@
-"""Studies: who sees what, what is refused, and what does not travel to those who are asked."""
+"""Studies: assignments, refusals, and data that must not reach the people."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_blocks_of_codes_are_latin_squares_and_nobody_sees_an_item_twice():
 
 
 def test_of_an_even_number_every_item_follows_every_other_once():
-    """The Williams square is balanced for what was seen just before."""
+    """The Williams square is balanced for the condition just before."""
     orders = [
         [turn.item for turn in turns_of(Schedule(0, 0, 0, row), 6, 1, between=False)] for row in range(6)
     ]
@@ -88,10 +88,10 @@ def test_numbers_are_not_in_the_hash_but_texts_are():
 def test_the_placebo_has_the_same_numbers_on_other_words():
     made = study("trust", ("lrp", "random"))
     differs = 0
-    for (own,), (other,) in made.shown:
-        assert sorted(own.values) == sorted(other.values)
-        assert own.words == other.words
-        differs += own.values != other.values
+    for (explained,), (placebo,) in made.shown:
+        assert sorted(explained.values) == sorted(placebo.values)
+        assert explained.words == placebo.words
+        differs += explained.values != placebo.values
     assert differs >= 6
 
 
@@ -117,7 +117,7 @@ def test_explanations_of_this_package_are_read_by_words():
     assert gaps(trace.text, words) == [False, True, True, True, False]
 
 
-# -- what is refused -----------------------------------------------------------------------------------
+# -- refusals ------------------------------------------------------------------------------------------
 
 
 def refused(error, match, kind="forward", given=None, conditions=("none", "lrp"), **options):
@@ -133,7 +133,7 @@ def test_a_forward_simulation_refuses_what_gives_the_answer_away():
     aw.people.study("forward", given, ["none", "lrp"])
     given[3]["explanations"] = {"lrp": (["a", "yes"], [0.0, 1.0])}
     refused(ValueError, "holds the label 'yes'", given=given)
-    given[3]["text"] = "a yes"  # what is read may hold the word
+    given[3]["text"] = "a yes"  # the text may hold the word
     aw.people.study("forward", given, ["none", "lrp"])
     given = items()
     for item in given:
