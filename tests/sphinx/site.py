@@ -1,4 +1,4 @@
-"""Small sites of pages given as text, built in this process; and what a built page links to."""
+"""Small sites of pages given as text, built in this process; and the links of a built page."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ def build(folder, pages, builder="html", **settings):
         (source / name).write_text(text, encoding="utf-8")
     settings = {"extensions": ["attnwidgets.sphinx"], "html_theme": "basic", "project": "course"} | settings
     out, said = folder / builder, StringIO()
-    places = (str(source), None, str(out), str(folder / "doctrees"))
+    folders = (str(source), None, str(out), str(folder / "doctrees"))
     with docutils_namespace():
         application.Sphinx(
-            *places, builder, confoverrides=settings, status=None, warning=said, keep_going=True
+            *folders, builder, confoverrides=settings, status=None, warning=said, keep_going=True
         ).build()
     return out, re.sub(r"\x1b\[[\d;]*m", "", said.getvalue())
 
@@ -76,9 +76,9 @@ def broken_links(folder):
             if parts.scheme:
                 continue
             target = (page.parent / unquote(parts.path)).resolve() if parts.path else page
-            known = read[target].ids if target in read else None
+            anchors = read[target].ids if target in read else None
             if not target.exists() or (
-                parts.fragment and known is not None and unquote(parts.fragment) not in known
+                parts.fragment and anchors is not None and unquote(parts.fragment) not in anchors
             ):
                 broken.append(f"{page.relative_to(folder.resolve())}: {link}")
     return broken

@@ -1,4 +1,4 @@
-"""A site of pages with views: what is in them, and what Sphinx says of a page that is wrong."""
+"""A site of pages with views: their contents, and Sphinx's messages about wrong pages."""
 
 from __future__ import annotations
 
@@ -61,9 +61,9 @@ def test_pages_hold_their_views_and_share_one_runtime(site):
     )
     assert warnings == ""
     text, state = state_of(out / "index.html")
-    places = re.findall(r'<div class="aw-view" data-model="([\w-]+)"', text)
-    assert places == state["views"]
-    heatmap, strip = (state["models"][name] for name in places)
+    views = re.findall(r'<div class="aw-view" data-model="([\w-]+)"', text)
+    assert views == state["views"]
+    heatmap, strip = (state["models"][name] for name in views)
     assert (heatmap["view"], strip["view"]) == ("Heatmap", "TokenStrip")
     assert heatmap["state"]["selection"] == strip["state"]["selection"]  # linked
     selection = state["models"][heatmap["state"]["selection"].removeprefix("anywidget:")]["state"]
@@ -207,7 +207,7 @@ def test_a_notebook_that_was_not_executed_shows_its_pictures(tmp_path, root):
 @pytest.mark.slow
 def test_the_record_of_an_answer_is_no_unknown_output_and_is_not_shown(tmp_path, monkeypatch):
     pytest.importorskip("myst_nb", reason="pip install myst-nb (make test does it)")
-    monkeypatch.chdir(tmp_path)  # where the answer is kept
+    monkeypatch.chdir(tmp_path)  # the folder of the answer
     question = aw.ask.number("How many?", id="sphinx-record")  # no other test asks by this name
     question.answer = 7
     data = {MIME: question.record, "text/html": "<p>How many?</p>", "application/x-other": "x"}
