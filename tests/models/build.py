@@ -43,7 +43,7 @@ class NotBuiltError(Exception):
 
 @dataclass(frozen=True, order=True)
 class Kind:
-    """A model type with its primary head, and what it reads.
+    """A model type with its primary head, and its inputs.
 
     Args:
         name: The model type.
@@ -78,7 +78,7 @@ def model_class(kind: Kind) -> Any:
     try:
         head = next(getattr(hf, name) for name in ([names] if isinstance(names, str) else names))
         _ = head.config_class  # raises if the class needs a library that is missing
-        return head  # noqa: TRY300 - what is returned is what was tried
+        return head  # noqa: TRY300 - the returned head is the tried head
     except (AttributeError, ImportError, RuntimeError) as error:
         raise NotBuiltError(" ".join(str(error).split())[:160]) from error
 
@@ -158,7 +158,7 @@ def _without_head_dim(config: Any) -> None:
 
 
 def _shaken(model: Any) -> Any:
-    """Add noise to all parameters, so that none is an even one or zero that hides a mistake."""
+    """Add noise to all parameters, so that no constant or zero hides a mistake."""
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for name, parameter in model.named_parameters():

@@ -1,4 +1,4 @@
-"""What a tiny model reads: token ids, and a picture or sound where its type needs them."""
+"""The inputs of a tiny model: token ids, and a picture or sound where its type needs them."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ _FEWEST = (1, 4, 9, 16, 17, 2, 8, 32, 64)
 
 
 class Listener(Reader):
-    """A processor of sound that hands on what was made."""
+    """A processor of sound that hands on given features."""
 
     def feature_extractor(self, *_: Any, **__: Any) -> dict[str, Any]:
         return dict(self.inputs)
 
 
 class NotFedError(Exception):
-    """No input that a type's model reads was found."""
+    """There is no input that a type's model reads."""
 
 
 def feed(model: Any, kind: Kind) -> dict[str, Any]:
-    """Return what `aw.trace` reads, by keyword, such that the model itself can read it.
+    """Return the arguments of `aw.trace`, by keyword, such that the model itself can read them.
 
     Raises:
         NotFedError: The model fails at every input that was tried; the message is the first error.
@@ -67,7 +67,7 @@ def _problem(model: Any, kind: Kind, inputs: dict[str, Any]) -> str:
 
 
 def plain(model: Any, inputs: dict[str, Any]) -> Any:
-    """Return what a model returns for inputs; a decoder reads a start token where inputs name none."""
+    """Return a model's outputs for inputs; a decoder reads a start token where inputs name none."""
     starts = "decoder_input_ids" in parameters_of(model) and "decoder_input_ids" not in inputs
     return model(**inputs, **({"decoder_input_ids": torch.tensor([[1]])} if starts else {}))
 
@@ -118,7 +118,7 @@ def _required(model: Any) -> list[str]:
 
 
 def parameters_of(model: Any) -> tuple[str, ...]:
-    """Return the names of what a model is called with."""
+    """Return the names of a model's arguments."""
     return tuple(inspect.signature(model.forward).parameters)
 
 
@@ -181,8 +181,8 @@ def _pictures(model: Any) -> Iterator[dict[str, Any]]:
                 row = noise(16, channels * frames * patch**2)
                 yield {"pixel_values": row, grid_name: torch.tensor(grid)}
     if "image_position_ids" in names:
-        places = torch.tensor([[[row, column] for row in range(4) for column in range(4)]])
-        yield {"pixel_values": noise(1, 16, channels * patch**2), "image_position_ids": places}
+        positions = torch.tensor([[[row, column] for row in range(4) for column in range(4)]])
+        yield {"pixel_values": noise(1, 16, channels * patch**2), "image_position_ids": positions}
     if "spatial_shapes" in names:
         for count in (16, 256):
             packed = torch.nn.functional.pad(noise(1, 16, channels * patch**2), (0, 0, 0, count - 16))
@@ -197,8 +197,8 @@ def _pictures(model: Any) -> Iterator[dict[str, Any]]:
 def _with_tokens(model: Any, pixels: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield a picture with a text that holds as many tokens for it as the model makes of it."""
     names = parameters_of(model)
-    held = (getattr(model.config, name, None) for name in ("image_token_id", "image_token_index"))
-    token = next((number for number in held if isinstance(number, int)), MEDIA_IDS["image"])
+    numbers = (getattr(model.config, name, None) for name in ("image_token_id", "image_token_index"))
+    token = next((number for number in numbers if isinstance(number, int)), MEDIA_IDS["image"])
 
     def inputs(count: int) -> dict[str, Any]:
         ids = [*IDS[:2], *[token] * count, *IDS[2:]]

@@ -1,4 +1,4 @@
-"""What the package says of a tiny model, checked against plain passes of the model itself."""
+"""The package's statements about a tiny model, checked against plain passes of the model itself."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 CHECKED, RAN, REFUSED, FAULT = "checked", "ran", "refused", "fault"
 _ROUNDING = 1e-4  # of float32 over a few layers, relative to the largest number
 _SMALL = 1e-3  # numbers of which rounding may leave nothing
-_FEW = 4  # keys whose values are zeroed one by one
+_FEW = 4  # keys whose values are zeroed singly
 _STEPS = 50
 _DELTA = 0.05  # of the change, that so many steps of integrated gradients may miss
 _EAGER = "recorded under eager attention, whose output differs"
 _NAN = 1e9
 _PACKAGE = str(Path(aw.__file__).parent)
-# What differs between models in reasons that are the same: numbers, and lists of what still works.
+# Differences between models in the same reasons: numbers, and lists of methods that still work.
 _SAME = (
     (re.compile(r"^\w+ is not available: |^\w+: (?=\w+ )"), ""),
     (re.compile(r"\b(layer|block|token|place)s? \d+(( to |, )\d+)*"), r"\1 N"),
@@ -83,21 +83,21 @@ class Calls:
             value[:, :, self.without_value[1]] = 0
         indices = options.get("indices")
         if indices is not None:
-            # Models leave these to a function that is not named "eager"; their eager one ignores them.
+            # Models leave these to a function that is not named "eager"; their eager function ignores them.
             chosen = (indices[..., None] == torch.arange(key.shape[2])).any(2)[:, None]
             attention_mask = attention_mask.masked_fill(~chosen, torch.finfo(attention_mask.dtype).min)
-        own = sys.modules[type(module).__module__].eager_attention_forward
-        output, weights = own(module, query, key, value, attention_mask, **options)
+        eager = sys.modules[type(module).__module__].eager_attention_forward
+        output, weights = eager(module, query, key, value, attention_mask, **options)
         if weights is not None and not _gives(weights, value, output):
-            # What is applied is not what is returned. Of the unit vectors as values it is the output itself.
+            # The applied weights are not the returned ones: unit vectors as values give them as the output.
             units = torch.eye(key.shape[2], dtype=value.dtype).expand(*key.shape[:2], -1, -1)
-            weights = own(module, query, key, units, attention_mask, **options)[0].transpose(1, 2)
+            weights = eager(module, query, key, units, attention_mask, **options)[0].transpose(1, 2)
         self.made.append((self.names[id(module)], weights))
         return (torch.zeros_like(output) if self.without_output == index else output), weights
 
 
 def _gives(weights: torch.Tensor, value: torch.Tensor, output: torch.Tensor) -> bool:
-    """Return whether an output [batch, query, head, dim] is what weights make of values, up to rounding."""
+    """Return whether an output [batch, query, head, dim] is weights times values, up to rounding."""
     repeats = weights.shape[1] // value.shape[1]
     mixed = (weights @ value.repeat_interleave(repeats, 1)).transpose(1, 2)
     return mixed.shape != output.shape or bool((mixed - output).abs().max() <= 1e-4 * output.abs().max())
@@ -113,7 +113,7 @@ def attending(model: Any, calls: Calls) -> Iterator[None]:
 
 
 class Judge:
-    """The verdicts on one traced model, by column."""
+    """The verdicts on a traced model, by column."""
 
     def __init__(self, model: Any, trace: Any) -> None:
         self.model, self.trace = model, trace
@@ -136,7 +136,7 @@ class Judge:
         self.scored = {"target": embedding_norm()} if trace.logits is None else self.target
 
     def _run(self) -> Any:
-        """Return what the model returns for the inputs of the trace."""
+        """Return the model's outputs for the inputs of the trace."""
         return self.model(**self.trace.inputs, **self.options)
 
     def verdicts(self) -> dict[str, str]:
@@ -172,7 +172,7 @@ class Judge:
             return _logits_of(self._run(), self.trace.logits)
 
     def _call(self, stack: str, number: int) -> int | None:
-        """Return the index of the eager call of a layer; None if it is not known."""
+        """Return the index of the eager call of a layer; None if it cannot be determined."""
         layers = [layer for s in self.trace.stack_table.values() for layer in s.layers]
         chosen = self.trace.stack_table[stack].layers[self.trace.layers(stack).index(number)]
         if not hasattr(chosen, "call"):
@@ -243,7 +243,7 @@ class Judge:
         trace = self.trace
         last = next(reversed(trace.layers()), None) if trace.stacks else None
         mixing = trace.stack_table[trace.default_stack].mixing if trace.stacks else {}
-        # Values of kernels are zeroed elsewhere, in tests of their own.
+        # Values of kernels are zeroed in other tests.
         if mixing and (last is None or last in mixing):
             _ = aw.value_zeroing(trace).values
             return RAN
@@ -319,7 +319,7 @@ class Judge:
         return _close(result, (read[0] * read[0].grad).sum(-1)[0].detach().numpy())
 
     def _leaves(self, leaves: list[torch.Tensor]) -> Iterator[Any]:
-        """Hook states that become leaves: of words their embeddings, else what the first block reads."""
+        """Hook states that become leaves: of words their embeddings, else the inputs of the first block."""
 
         def leaf(states: torch.Tensor) -> torch.Tensor:
             leaves.append(states.detach().requires_grad_())
@@ -347,7 +347,7 @@ class Judge:
         except NotImplementedError:
             return
         size = getattr(words, "num_embeddings", -1)
-        # Encoder and decoder may each have a table over the weights of one that never runs.
+        # Encoder and decoder may each have a table over the weights of a stack that never runs.
         runs: list[Any] = []
         handle = words.register_forward_hook(lambda *_: runs.append(words))
         with torch.no_grad():
@@ -442,10 +442,10 @@ def judge(kind: Kind) -> dict[str, str]:
 
 
 def verdict(function: Callable[[], str], model: Any) -> str:
-    """Return what a function returns, or a refusal of the package's own, or an error of any other kind."""
+    """Return the result of a function, or a refusal of the package, or an error of any other kind."""
     try:
         return function()
-    except Exception as error:  # noqa: BLE001 - errors are what is counted here
+    except Exception as error:  # noqa: BLE001 - errors are counted here
         frame = traceback.extract_tb(error.__traceback__)[-1]
         if isinstance(error, ValueError) and frame.filename.startswith(_PACKAGE):
             return f"{REFUSED}: {_unnamed(str(error), model)}"
@@ -454,7 +454,7 @@ def verdict(function: Callable[[], str], model: Any) -> str:
 
 
 def _unnamed(reason: str, model: Any) -> str:
-    """Return a reason without names and numbers of single models, so that similar reasons are one."""
+    """Return a reason without names and numbers of single models, so that similar reasons are equal."""
     reason = re.sub(rf"\b{type(model).__name__}\b", "the model", " ".join(reason.split()))
     for name in {type(module).__name__ for module in model.modules()}:
         if not hasattr(torch.nn, name):
@@ -478,7 +478,7 @@ def _equal(ours: torch.Tensor, reference: torch.Tensor) -> str:
 
 
 def _as_returned(seen: torch.Tensor, reference: torch.Tensor) -> torch.Tensor:
-    """Return maps [head, query, key], or their mean if a model returns one for all heads (WavLM)."""
+    """Return maps [head, query, key], or their mean if a model returns a single map for all heads (WavLM)."""
     is_mean = bool((reference[0] == reference[0, :1]).all()) and len(seen) > 1
     return seen.mean(0, keepdim=True) if is_mean else seen
 
@@ -489,7 +489,7 @@ def _close(ours: Any, reference: Any) -> str:
 
 
 def _logits_of(outputs: Any, like: torch.Tensor) -> torch.Tensor:
-    """Return the logits of one input, in the shape in which a trace keeps them."""
+    """Return the logits of an input, in the shape in which a trace keeps them."""
     if getattr(outputs, "start_logits", None) is not None:
         return torch.stack([outputs.start_logits[0], outputs.end_logits[0]], -1)
     values = [getattr(outputs, "logits", None), *(outputs.values() if hasattr(outputs, "values") else ())]

@@ -79,12 +79,12 @@ def put(config: Any, name: str, value: Any) -> None:
     """Set a value, past the checks of a config that is only consistent once it is complete."""
     try:
         setattr(config, name, value)
-    except Exception:  # noqa: BLE001 - a config's checks raise what they like
+    except Exception:  # noqa: BLE001 - a config's checks raise any error
         object.__setattr__(config, name, value)
 
 
 def shrink(config: Any) -> Any:
-    """Make a config and those of its parts small, in place, and return it."""
+    """Make a config and those of its parts small, and return it."""
     for part in configs_in(config):
         _shrink(part)
     return config
@@ -97,8 +97,8 @@ def _shrink(config: Any) -> None:
     free = iter(range(8, VOCABULARY))
     for name, value in values.items():
         if (is_id := _ID.fullmatch(name)) and type(value) in (int, list):
-            known = (_IDS | MEDIA_IDS).get(is_id[1])
-            put(config, name, next(free) if known is None else known)
+            media = (_IDS | MEDIA_IDS).get(is_id[1])
+            put(config, name, next(free) if media is None else media)
         elif type(value) is int and value > 0 and not is_id:
             size = next((size for pattern, size in _SIZES if pattern.fullmatch(name)), value)
             put(config, name, len(blocks) if _DEPTHS.fullmatch(name) else size)
@@ -127,7 +127,7 @@ def _shrink_lists(config: Any, values: dict[str, Any], blocks: list[Any]) -> Non
 
 
 def _blocks(kinds: list[Any]) -> list[Any]:
-    """Return the first 3 to 6 blocks that show every kind, or else one of each kind."""
+    """Return the first 3 to 6 blocks that show every kind, or else a block of each kind."""
     for count in range(_FEWEST, _MOST + 1):
         if set(kinds[:count]) == set(kinds):
             return kinds[:count]

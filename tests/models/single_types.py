@@ -1,4 +1,4 @@
-"""What the configs of single types need beside being shrunk."""
+"""Settings that configs of single types need beside being shrunk."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _with_resnet() -> dict[str, Any]:
 # Types that join two models, whose default configs name none.
 BY_HAND = {"encoder-decoder": FAMILIES["BERT2BERT"], "vision-encoder-decoder": MORE["ViT-GPT2"]}
 
-# By model type: what its config is made with, and values of it and of its parts that have them.
+# By model type: the arguments of its config, and values of it and of its parts that have them.
 SINGLE_TYPES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "autoformer": ({"prediction_length": 4}, {}),
     **dict.fromkeys(("blip-2", "instructblip"), ({}, {"image_token_index": 5})),

@@ -1,4 +1,4 @@
-"""What the table of model types once showed as faults, and whatever else is of the same mechanism."""
+"""Former faults in the table of model types, and everything else of the same mechanism."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table of docs/architectures.md says what the code does, and faults would show in it."""
+"""The table of docs/architectures.md agrees with the code, and faults would show in it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.models.shrink import HEADS, WIDTH
 if TYPE_CHECKING:
     from pathlib import Path
 
-# What people use, and one of each kind of block and of input.
+# Types that people use, and a type of each kind of block and of input.
 USED = """
 bert roberta xlm-roberta distilbert electra albert deberta-v2 mpnet modernbert esm longformer
 gpt2 gpt_neox opt bloom falcon phi phi3 llama llama4_text mistral ministral3 mixtral qwen2 qwen3 qwen3_moe
@@ -61,9 +61,9 @@ def notes_of(page: list[str]) -> dict[str, str]:
 def assert_same(script: Any, page: list[str], kind: Kind, verdicts: dict[str, str]) -> None:
     """Assert that a line of the page is made of these verdicts."""
     notes = notes_of(page)
-    known = dict(notes)
+    listed = dict(notes)
     assert script.line(kind, verdicts, notes) in page, f"{verdicts}: {AGAIN}"
-    assert notes == known, f"a reason is new: {AGAIN}"
+    assert notes == listed, f"a reason is new: {AGAIN}"
 
 
 @pytest.mark.slow
@@ -94,9 +94,9 @@ def test_small_models_have_every_kind_of_block() -> None:
 
 def test_parameters_are_the_same_every_time_and_none_is_even() -> None:
     first, again = (build(KINDS["bert"]) for _ in range(2))
-    for one, other in zip(first.parameters(), again.parameters(), strict=True):
-        assert torch.equal(one, other)
-        assert one.std() > 0
+    for before, after in zip(first.parameters(), again.parameters(), strict=True):
+        assert torch.equal(before, after)
+        assert before.std() > 0
 
 
 def _of(value: Any) -> Any:
