@@ -1,7 +1,7 @@
 """Runs the fuzzers: seeded cases, checks of refusals, and fingerprints of models.
 
 AW_FUZZ_SECONDS=60 gives each fuzzer a minute instead of a fixed number of cases, AW_FUZZ_SEED=7 generates
-other cases, and AW_FUZZ_CASE=123 runs one case alone; the message of a failure names its case.
+other cases, and AW_FUZZ_CASE=123 runs a case alone; the message of a failure names its case.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def fuzz(case: Callable[[random.Random], None], cases: int) -> None:
     """Run a case repeatedly, each time with its own random numbers.
 
     Args:
-        case: Makes a strange input from a random number generator, and asserts what holds for any input.
+        case: Makes a strange input from a random number generator, and asserts invariants of any input.
         cases: Number of cases of a whole run, if no time is given.
     """
     seed = os.environ.get("AW_FUZZ_SEED", "0")
@@ -50,13 +50,13 @@ def fuzz(case: Callable[[random.Random], None], cases: int) -> None:
 
 
 def told(call: Callable[[], T]) -> T | None:
-    """Return a call's result, or None if it raises our own error; fail on any other exception."""
+    """Return a call's result, or None if it raises our error; fail on any other exception."""
     try:
         return call()
     except (ValueError, TypeError, IndexError, FileNotFoundError) as error:
         last = traceback.extract_tb(error.__traceback__)[-1]
-        own = OURS in Path(last.filename).parents and (last.line or "").startswith("raise")
-        if not (own and str(error).strip()):
+        ours = OURS in Path(last.filename).parents and (last.line or "").startswith("raise")
+        if not (ours and str(error).strip()):
             raise AssertionError(
                 f"raw {type(error).__name__} at {last.filename}:{last.lineno}: {error}"
             ) from error

@@ -62,10 +62,10 @@ def files(tmp_path_factory: Any) -> list[bytes]:
     return [result.save(folder / f"{at}.safetensors").read_bytes() for at, result in enumerate(results)]
 
 
-def changed(r: Any, held: Any, depth: int = 0) -> Any:
-    """Return JSON with one item lost, doubled, renamed or replaced."""
-    if isinstance(held, dict) and held and (depth == 0 or r.random() < 0.8):
-        name, made = r.choice([*held]), dict(held)
+def changed(r: Any, value: Any, depth: int = 0) -> Any:
+    """Return JSON with an item lost, doubled, renamed or replaced."""
+    if isinstance(value, dict) and value and (depth == 0 or r.random() < 0.8):
+        name, made = r.choice([*value]), dict(value)
         kind = r.random()
         if kind < 0.15:
             del made[name]
@@ -74,8 +74,8 @@ def changed(r: Any, held: Any, depth: int = 0) -> Any:
         else:
             made[name] = changed(r, made[name], depth + 1) if r.random() < 0.75 else r.choice(VALUES)
         return made
-    if isinstance(held, list) and held and r.random() < 0.8:
-        made, at, kind = [*held], r.randrange(len(held)), r.random()
+    if isinstance(value, list) and value and r.random() < 0.8:
+        made, at, kind = [*value], r.randrange(len(value)), r.random()
         if kind < 0.15:
             made.pop(at)
         elif kind < 0.3:

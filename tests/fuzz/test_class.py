@@ -1,4 +1,4 @@
-"""A class with one strange submission: it is graded, and the marks of the others stay as they are."""
+"""A class with a strange submission: it is graded, and the marks of the others stay as they are."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ def test_hooks_that_raise(traced: Any) -> None:
 def ringing(seconds: float) -> Iterator[None]:
     """Raise KeyboardInterrupt after a while, as Ctrl+C does, but never after the block.
 
-    It waits while a context is entered or left: what Python's contexts restore is restored in Python, and an
+    It waits while a context is entered or left: state of Python's contexts is restored in Python, and an
     interrupt at that very moment stops that too.
     """
     armed = [True]
