@@ -1,4 +1,4 @@
-"""The calls of bertviz' own documentation, through bertviz and through us: the same numbers."""
+"""The calls of bertviz' documentation, through bertviz and through us: the same numbers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _nothing_left_open():
 
 @pytest.fixture(scope="module")
 def recorded(minilm):
-    """What the documentation's calls give: attention of a model loaded to return it, and its tokens."""
+    """The results of the documentation's calls: attention of a model loaded to return it, and its tokens."""
     import torch
     from transformers import AutoModel
 
@@ -83,14 +83,14 @@ def translation():
 
 
 def page_of(view, *arguments, **options):
-    """What bertviz' page holds: its parameters, read out of the script."""
+    """The contents of bertviz' page: its parameters, read out of the script."""
     page = view(*arguments, html_action="return", **options).data
     start = re.search(r"const params = (?=\{)", page).end()
     return json.JSONDecoder().raw_decode(page, start)[0]
 
 
 def numbers(view):
-    """What our view shows, by stack: {stack: (layers, heads, [layer, head, query, key])}."""
+    """The contents of our view, by stack: {stack: (layers, heads, [layer, head, query, key])}."""
     return {
         source.stack: (
             source.layers,
@@ -102,15 +102,15 @@ def numbers(view):
     }
 
 
-def same(found, page, *, heads=None):
+def same(shown, page, *, heads=None):
     """Whether our numbers are those of a page's parts, stream by stack."""
     names = {"Encoder": "encoder", "Decoder": "decoder", "Cross": "cross"}
     parts = page["attention"] if page["attention"][0]["name"] in names else page["attention"][:1]
-    assert len(found) == len(parts)
+    assert len(shown) == len(parts)
     for part in parts:
-        layers, own, values = found[names.get(part["name"], "self")]
+        layers, included, values = shown[names.get(part["name"], "self")]
         assert list(layers) == page["include_layers"]
-        assert list(own) == (page.get("include_heads") or list(range(len(part["attn"][0]))))
+        assert list(included) == (page.get("include_heads") or list(range(len(part["attn"][0]))))
         np.testing.assert_allclose(values, np.array(part["attn"]), atol=1e-7)
 
 
@@ -241,7 +241,7 @@ def test_in_a_notebook_the_call_displays_once_whatever_line_it_is_on(monkeypatch
     monkeypatch.setattr(bertviz, "display", shown.append)
     view = ours.head_view(np.full((1, 1, 2, 2), 0.5), ["a", "b"])
     assert shown == [view]
-    view._ipython_display_()  # what the notebook does with the last line of a cell
+    view._ipython_display_()  # as the notebook does with the last line of a cell
     assert shown == [view]
     shell.execution_count = 2
     view._ipython_display_()

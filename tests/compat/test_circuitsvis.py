@@ -87,9 +87,9 @@ def test_the_upper_triangle_is_hidden_where_it_is_empty_or_where_that_is_asked_f
 
 
 def test_tokens_are_coloured_by_one_series_or_several():
-    one = cv.colored_tokens(TOKENS, [0.5, -1.0, 2.0, 0.0])
-    assert isinstance(one, TokenStrip)
-    source, values = shown(one)
+    strip = cv.colored_tokens(TOKENS, [0.5, -1.0, 2.0, 0.0])
+    assert isinstance(strip, TokenStrip)
+    source, values = shown(strip)
     np.testing.assert_array_equal(values[0], [[0.5, -1.0, 2.0, 0.0]])
     assert source.signed
     many = np.arange(8.0).reshape(4, 2)
