@@ -1,4 +1,4 @@
-"""The callback of the Trainer of transformers: what it writes, also where it is killed or resumed."""
+"""The callback of the Trainer of transformers: its files, also where it is killed or resumed."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_trainer_writes_a_run_and_trains_as_without_it(tmp_path: Any) -> None:
     assert torch.equal(next(first)["lm_head.weight"], made.model().lm_head.weight)
     assert all(torch.equal(run.model(6).state_dict()[name], last[name]) for name in last)
     assert not list((tmp_path / "run").glob(".*"))
-    # Training goes on from the Trainer's own checkpoint of step 4, to step 8.
+    # Training goes on from the Trainer's checkpoint of step 4, to step 8.
     train(tmp_path / "out", callback, steps=8, resume=str(tmp_path / "out" / "checkpoint-4"))
     assert aw.checkpoints(tmp_path / "run", made.tokenizer()).steps == (0, 1, 4, 6, 8)
     with pytest.raises(ValueError, match="holds checkpoints up to step 8, and training begins at step 0"):

@@ -1,4 +1,4 @@
-"""Training again with checkpoints, and their reading: the ends, the files, and what is refused."""
+"""Training again with checkpoints, and their reading: the ends, the files, and refusals."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_models_of_other_shapes_are_refused_by_the_first_parameter() -> None:
         match=r"'model.layers.1.self_attn.q_proj.weight' is absent at step 5, and of shape \[64, 64\] at",
     ):
         aw.checkpoints({0: made.model(), 5: wide}, made.tokenizer())
-    # What a function returns is known only when it is loaded.
+    # The model of a function is there only when it is loaded.
     run = aw.checkpoints({0: made.model(), 5: lambda: wide}, made.tokenizer())
     with pytest.raises(ValueError, match="are of different models"):
         run.model(5)
@@ -245,7 +245,7 @@ def test_the_shipped_model_has_the_reference_of_the_last_step(shared: Any) -> No
     texts = [task.repeating(rng, 16) for _ in range(256)]
     run = aw.checkpoints({1200: aw.zoo.trained("induction")[0]}, made.tokenizer())
     curves = run.curves(["previous", "induction", "behaviour"], texts=texts)
-    # The reference leaves out one query in 16, and is of weights in single precision.
+    # The reference leaves out every 16th query, and is of weights in single precision.
     assert np.abs(curves["induction"].values[0].ravel() - reference["induction"][-1]).max() < 0.01
     assert np.abs(curves["previous"].values[0].ravel() - reference["previous"][-1]).max() < 0.03
     assert abs(curves["behaviour"].values[0] - reference["accuracy"][-1, 2]) < 0.01
