@@ -1,4 +1,4 @@
-"""A class as a table, and what its questions tell: against closed forms."""
+"""A class as a table, and statistics of its questions: against closed forms."""
 
 from __future__ import annotations
 

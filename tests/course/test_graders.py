@@ -1,4 +1,4 @@
-"""What otter-grader and nbgrader make of a key: the real tools give full and partial credit."""
+"""Keys in otter-grader and nbgrader: the real tools give full and partial credit."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def test_shares(rule, kind, value, expected):
 
 def test_kendall_is_somers_d_as_scipy_has_it_for_every_order_with_and_without_ties():
     right = ["a", ["b", "c"], "d"]
-    place = {"a": 0, "b": 1, "c": 1, "d": 2}
+    rank = {"a": 0, "b": 1, "c": 1, "d": 2}
     orders = [list(order) for order in itertools.permutations("abcd")]
     orders += [
         [["a", "b"], "c", "d"],
@@ -66,7 +66,7 @@ def test_kendall_is_somers_d_as_scipy_has_it_for_every_order_with_and_without_ti
     ]
     for order in orders:
         given = {name: number for number, names in enumerate(order) for name in names}
-        d = somersd([place[name] for name in "abcd"], [given[name] for name in "abcd"]).statistic
+        d = somersd([rank[name] for name in "abcd"], [given[name] for name in "abcd"]).statistic
         assert share(course.kendall(right), "order", order) == pytest.approx(max(0, d), abs=1e-6)
 
 

@@ -139,12 +139,12 @@ def test_a_table_has_a_row_a_student(tmp_path):
 
 
 def test_an_archive_is_one_submission_or_several(tmp_path):
-    one = tmp_path / "one.zip"
-    with zipfile.ZipFile(one, "w") as archive:
+    packed = tmp_path / "one.zip"
+    with zipfile.ZipFile(packed, "w") as archive:
         archive.writestr("work/ps1.ipynb", json.dumps(notebook([], [NUMBER])))
         archive.writestr("work/ps1.answers.json", json.dumps(sidecar(HEAD)))
         archive.writestr("__MACOSX/hw/._ps1.ipynb", b"\x00")
-    assert values(aw.course.read_answers(one)) == BOTH
+    assert values(aw.course.read_answers(packed)) == BOTH
     several = tmp_path / "all.zip"
     with zipfile.ZipFile(several, "w") as archive:
         for name, record in (("ada", HEAD), ("bo", OTHER_HEAD)):

@@ -1,4 +1,4 @@
-"""Records are the same bytes everywhere, and a receipt says what is wrong with it."""
+"""Records are the same bytes everywhere, and a receipt names its mistakes."""
 
 from __future__ import annotations
 
@@ -145,9 +145,11 @@ def test_a_record_of_a_later_version_says_what_to_install():
 
 
 def test_subjects_differ_by_model_and_by_text_only():
-    one = aw.course.subject_of("model", [101, 2])
-    assert one == aw.course.subject_of("model", np.array([101, 2]))
-    assert len({one, aw.course.subject_of("other", [101, 2]), aw.course.subject_of("model", [101, 3])}) == 3
+    subject = aw.course.subject_of("model", [101, 2])
+    assert subject == aw.course.subject_of("model", np.array([101, 2]))
+    assert (
+        len({subject, aw.course.subject_of("other", [101, 2]), aw.course.subject_of("model", [101, 3])}) == 3
+    )
 
 
 @pytest.mark.slow

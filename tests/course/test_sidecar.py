@@ -94,10 +94,10 @@ def test_an_answer_of_a_later_version_stays_and_hides_no_other(tmp_path):
     path = tmp_path / "ps1.answers.json"
     later = {**HEAD, "v": 2, "id": "q9", "more": [1]}
     path.write_text(json.dumps({"v": 1, "answers": {"q9": later, "q2": NUMBER}, "course": "X"}))
-    kept = read_sidecar(path)
-    assert dict(kept.records) == {"q2": NUMBER}
-    assert "version 2" in kept.notes[0]
-    assert "version 2" in kept.refused["q9"]
+    sidecar = read_sidecar(path)
+    assert dict(sidecar.records) == {"q2": NUMBER}
+    assert "version 2" in sidecar.notes[0]
+    assert "version 2" in sidecar.refused["q9"]
     write_answer(path, HEAD)
     with pytest.raises(NewerVersionError):
         write_answer(path, make_record("q9", "number", 1))

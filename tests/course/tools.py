@@ -38,7 +38,7 @@ def graded_by_otter(folder, notebook, answers, out):
     """Run otter-grader on a notebook and its file of answers.
 
     Args:
-        folder: What `aw.course.to_otter` wrote.
+        folder: The files of `aw.course.to_otter`.
         notebook: The student's notebook.
         answers: The text of each student's file of answers, or None.
         out: A new folder.
@@ -67,7 +67,7 @@ def graded_by_nbgrader(home, name, answers):
     """Release an assignment, hand it in and grade it, by nbgrader.
 
     Args:
-        home: The course's folder, with what `aw.course.to_nbgrader` wrote.
+        home: The course's folder, with the files of `aw.course.to_nbgrader`.
         name: The assignment's name.
         answers: By student, the text of the file of answers, or None.
 
