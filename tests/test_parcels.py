@@ -1,4 +1,4 @@
-"""Parcels: what is too large to be sent is refused, what was swapped on the way too."""
+"""Parcels: data too large to send are refused, and so are swapped parcels."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ def counted():
 
 
 def _outputs(cells: list[str]) -> list[list[Any]]:
-    """Return what each cell writes in a real kernel, the first of which knows `work` and `counted`."""
+    """Return the output of each cell in a real kernel, the first of which knows `work` and `counted`."""
     nbformat = pytest.importorskip("nbformat", reason="pip install nbclient (make test does it)")
     nbclient = pytest.importorskip("nbclient", reason="pip install nbclient (make test does it)")
     setup = _KERNEL.format(root=str(Path(__file__).parents[1]))
@@ -95,7 +95,7 @@ assert before == counted(), (before, counted())
 """
     short, every = _outputs(["work(5, 1)\nassert counted() == (0, 0)", runs])
     assert short == [], "no bar before a second has passed"
-    assert len(every) == 11, "one place for each of the bars"
+    assert len(every) == 11, "a line for each of the bars"
     assert [output.data for output in every] == [{"text/plain": ""}] * 11, "and nothing left in it"
 
 

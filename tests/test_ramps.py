@@ -32,7 +32,7 @@ XYZ = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1
 EVEN = 0.05  # of a step of lightness
 EQUAL = 2.0  # L* between the sides
 READABLE = 4.5  # contrast of the ink
-STEP = 3.5  # ΔE*ab from one of 17 colours to the next; 2.3 is just noticeable
+STEP = 3.5  # ΔE*ab between neighbours of 17 colours; 2.3 is just noticeable
 APART = 35.0  # ΔE*ab of the two ends of a diverging ramp; at a share of them, that share
 
 
@@ -50,7 +50,7 @@ def contrast(colour, ink):
 
 
 def zero_fault(colours, page):
-    """The page's colour at zero: the first colour, or the middle one."""
+    """The page's colour at zero: the first colour, or the middle colour."""
     off = np.abs(255 * np.asarray(colours) - page).max()
     return f"zero is {off:.1f} levels from the page" if off > 1 else ""
 

@@ -43,7 +43,7 @@ def last_first(number: int) -> tuple[int, int]:
 
 
 def dies_once(given: tuple[int, Path]) -> int:
-    """Kills its own process at 2, the first time."""
+    """Kills its process at 2, the first time."""
     number, folder = given
     if number == 2 and not (folder / "died").exists():
         (folder / "died").touch()
@@ -71,13 +71,13 @@ def test_one_job_runs_in_this_process_shard_by_shard() -> None:
 @pytest.mark.slow
 def test_processes_return_results_in_order_also_of_functions_made_here() -> None:
     result = list(run(lambda number: last_first(number), range(6), 2))  # noqa: PLW0108 - no name to pickle it by
-    assert [(place, number) for place, (number, _) in result] == [(at, at) for at in range(6)]
+    assert [(index, number) for index, (number, _) in result] == [(at, at) for at in range(6)]
     assert os.getpid() not in {process for _, (_, process) in result}
     assert len({process for _, (_, process) in result}) == 2
 
 
 class Noted(Executor):
-    """Runs what is submitted when it is asked for the result, and counts what is open."""
+    """Runs submitted shards when the result is requested, and counts the open ones."""
 
     _max_workers = 3
 
@@ -188,7 +188,7 @@ def test_dask_survives_a_dead_worker_and_names_what_ends_all(tmp_path: Path) -> 
         assert result == [(at, at * at) for at in range(8)]
         with pytest.raises(RuntimeError, match=r"shard 2 \(number \(2, .*ended its worker 3 times.*KilledW"):
             list(run(lambda shard: dies_always(shard), shards, executor))  # noqa: PLW0108
-        client.wait_for_workers(2, timeout=60)  # a cluster that closes while it restarts one raises
+        client.wait_for_workers(2, timeout=60)  # a cluster that closes while it restarts a worker raises
     assert (tmp_path / "died").exists()
 
 

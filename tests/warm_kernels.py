@@ -1,7 +1,7 @@
-"""Kernels forked from one warm process: what every notebook imports (torch, transformers) is imported once.
+"""Kernels forked from a warm process: the imports of every notebook (torch, transformers) are made once.
 
 Jupyter starts the stub below like any kernel. The stub hands its environment, its folder and its output to
-the server, which forks; the child becomes an ordinary ipykernel. Our own package is not imported beforehand:
+the server, which forks; the child becomes an ordinary ipykernel. Our package is not imported beforehand:
 each kernel imports it by itself, as a user's does.
 
     python warm_kernels.py serve SOCKET OWNER          the server; it ends with the process OWNER
