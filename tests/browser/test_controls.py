@@ -33,7 +33,7 @@ CONTROLS = """view => [...view.querySelectorAll("button, [role=tab]")]
 LEFT_OUT = (
     "[aria-pressed=true], [aria-selected=true], [aria-checked=true], [aria-label^=play], [title$='same text']"
 )
-# The earlier state stays in the page: it only answers whether that has changed.
+# The earlier state stays in the page, which only answers whether it has changed.
 CLICK = f"""(view, number) => {{
   const controls = view.querySelectorAll(`[data-crawl='${{number}}']`);
   const [control] = controls;

@@ -180,7 +180,7 @@ def with_sink(count=6, window=None):
     rest = 0.1 + 0.1 * (np.arange(count) % 6)
     weights = np.where(compared, softmax((2, count, count)), 0)
     weights *= ((1 - rest) / weights.sum(axis=-1))[..., None]
-    # A row with all its weight on a single key.
+    # A compared weight that is zero.
     weights[:, 3, 2] = 0
     axis = aw.attention(aw.from_attentions(weights[None], words)).query
     shown = aw.results.MixingMap.lazy(

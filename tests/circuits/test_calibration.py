@@ -23,7 +23,7 @@ def test_rows_keep_their_sums_and_sinks_what_is_said(family):
     assert torch.allclose(changed.attention_layer(0)[1], expected, atol=1e-12)
     other = torch.tensor([0, 2, 3])
     assert torch.equal(changed.attention_layer(0)[other], trace.attention_layer(0)[other])
-    # Layer 1 reads other states; instead of its rows, their sums, and rows with nothing but sinks.
+    # Layer 1 reads other states: the sums of its rows are checked, and rows with nothing but sinks.
     weights = changed.attention_layer(1)
     assert torch.allclose(weights.sum(-1), torch.ones_like(weights.sum(-1)))
     if family == "Llama":

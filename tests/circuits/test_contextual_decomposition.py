@@ -200,7 +200,7 @@ def test_a_head_behind_a_layer_with_large_biases_is_found_though_they_take_a_sha
 
 @torch.no_grad()
 def test_beside_a_reference_a_gated_layer_loses_what_it_loses_without_the_component():
-    """The paper's rule, f(b + g) - f(g): in the last block it is the difference of the layer's outputs."""
+    """The paper's rule, f(b + g) - f(g): in the last block it is the drop of the layer's output."""
     clean, corrupt = pair("Llama")
     result = aw.circuits.component_relevance(clean, AT, reference=corrupt)
     block, inner = clean.model.model.layers[1], clean.model.model

@@ -260,7 +260,7 @@ def test_several_cells_at_once_and_single_positions_of_heads() -> None:
         aw.circuits.set_activations(corrupt, "mlp", 0, clean, tokens=5),
         aw.circuits.set_activations(corrupt, "attention", 1, clean, tokens=6),
     ]
-    # States of other runs are as without patches.
+    # States copied from another run are those of that run without patches.
     with sets[0], sets[1], sets[2]:
         expected = difference(corrupt)
     assert result.after == pytest.approx(expected, abs=1e-9)

@@ -1,4 +1,4 @@
-"""Two models on one text: the changes of tuning, with given weights that it could change."""
+"""Two models on one text: the changes of tuning, confined to given weights."""
 
 from __future__ import annotations
 

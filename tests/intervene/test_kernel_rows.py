@@ -54,7 +54,7 @@ def place_of(name: str, mix: Mix, trace: Any) -> int:
 
 
 def handed(mix: Mix, token: int) -> torch.Tensor:
-    """Return a token's input to every position [position, channel], tap by tap, float64."""
+    """Return the values that a token hands to every position [position, channel], tap by tap, float64."""
     values = mix.values[0].double()
     result = torch.zeros_like(values)
     if mix.shifted is not None:
@@ -193,7 +193,7 @@ def test_a_replaced_row_is_the_sum_of_the_values_with_its_weights(name: str) -> 
 
 @pytest.mark.parametrize("name", KINDS)
 def test_several_tokens_are_suppressed_together_and_still_read_themselves(name: str) -> None:
-    """By linearity: row by row the sum over all sources but the row's token."""
+    """By linearity: row by row the sum of the parts of all sources but the row's token."""
     trace = traced(name)
     layer, norm = NORMS.get(name, (1, ""))
     mix, sources = mix_of(trace, layer), (2, 3, 6)

@@ -299,7 +299,7 @@ def test_a_folder_that_holds_something_else_is_not_written_over(tmp_path):
 
 
 class Bomb:
-    """The harm of a pickle to its reader."""
+    """A pickle that acts on its reader."""
 
     def __init__(self, path) -> None:
         self.path = path

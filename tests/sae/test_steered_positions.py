@@ -1,4 +1,4 @@
-"""Which tokens a steering changes, in a pass and in generate()."""
+"""Which tokens a steering changes, in a single pass and in generate()."""
 
 from __future__ import annotations
 

@@ -187,7 +187,7 @@ def test_maps_differ_cell_by_cell(films: tuple[Any, Any]) -> None:
     assert result.value(5, 5, layer=2, head=3) == pytest.approx(
         first.value(4, 4, layer=2, head=3) - second.value(5, 5, layer=2, head=3)
     )
-    # A row of a single text is complete; the differences of the others sum to 0.
+    # The row that only the second text has sums to -1; rows of both texts sum to 0.
     np.testing.assert_allclose(result.layer(2).sum(-1)[:, 4], -1, atol=1e-6)
     np.testing.assert_allclose(result.layer(2).sum(-1)[:, 5], 0, atol=1e-6)
     mean = first.mean("head").diff(second.mean("head"))

@@ -164,7 +164,7 @@ def test_a_text_too_long_for_the_memory_is_refused_before_it_runs(monkeypatch: p
     model = tiny.build(tiny.TEXT["Llama"])
     result = trace(model, None, IDS)
     need = graph_bytes(model, result)
-    # The memory of every token; a pair of tokens takes little more of so short a text.
+    # Every token takes the same memory; pairs of tokens take little in so short a text.
     assert graph_bytes(model, trace(model, None, IDS * 2)) == pytest.approx(2 * need, rel=0.1)
     monkeypatch.setattr(memory, "free_bytes", lambda _: need // 2)
     passes: list[int] = []

@@ -115,7 +115,7 @@ def test_alpha_is_what_the_kernel_returns_for_unit_values(name: str) -> None:
         output = go_on(**arguments)
         if kernel != CONVOLUTION and not kernels:
             kernels.append(read_call(kernel, arguments, output).kernel)
-            # Without its gate, which multiplies alpha's term.
+            # Without its gate, which multiplies the sum by alpha.
             plain = arguments | ({"z": None} if "z" in arguments else {})
             values = arguments[VALUES[kernel]]
             axis = values.dim() - 1 if kernel == "mamba_selective_scan" else 1

@@ -25,9 +25,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 LENGTH = len(IDS)
-SINKS = torch.tensor(
-    [3.0, 0.0, -3.0, 1.0]
-)  # a sink for each head; a softmax weighs them against scores near 0
+# A sink for each head; a softmax weighs them against scores near 0.
+SINKS = torch.tensor([3.0, 0.0, -3.0, 1.0])
 ROUNDING = 5e-7  # of a largest logit: float32 over a few layers, summed in another order
 
 # Of all models that pass `s_aux`, `sinks` or `indices` to their attention.

@@ -1,4 +1,4 @@
-"""A model saved by a page of the browser is told to all pages, whether the front end does so or not."""
+"""A change that a page of the browser saves reaches all its pages, whether the front end sends it or not."""
 
 from __future__ import annotations
 

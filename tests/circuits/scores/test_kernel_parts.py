@@ -105,7 +105,7 @@ def test_a_key_of_lightning_attention_is_that_of_plain_code() -> None:
     states = states_of(trace, [blocks[layer]])[0]
     attention, norm = blocks[layer].self_attn, blocks[layer].input_layernorm
     parts = aw.circuits.kernel_parts(trace, QUERY, KEY, layer=layer, head=1, by="token")
-    # No convolution: a key is made of a single token.
+    # No convolution: a key is made of the token itself.
     assert parts.parts[1] == (f"{IDS[KEY]} [{KEY}]", "constant")
     assert parts.offers[0] == pytest.approx(parts.weight, rel=1e-4)
     component = aw.circuits.kernel_parts(trace, QUERY, KEY, layer=layer, head=1)
