@@ -1,4 +1,4 @@
-"""Edits of a word: the exact optima of the demo classifier, fluency counted by hand, and bad input."""
+"""Edits of single words: the exact optima of the demo classifier, fluency counted by hand, and bad input."""
 
 from __future__ import annotations
 

@@ -156,7 +156,7 @@ def test_the_entropy_of_cls_is_that_of_its_row_whatever_rows_count():
 
 def test_words_count_as_elements():
     stats = aw.statistics.head_statistics(one_head(shifted(-1), causal=False), unit="word")
-    # Of the three pieces of the first word the first looks at the start, two at the word itself.
+    # Of the three pieces of the first word one looks at the start, two at the word itself.
     assert stats.unit == "word"
     assert stats["previous_token"].item() == pytest.approx((1 / 3 + 3) / 4)
     assert stats["diagonal"].item() == pytest.approx((1 + 2 / 3) / 5)

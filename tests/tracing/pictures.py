@@ -148,9 +148,7 @@ def _detector(name: str) -> Pictures:
         config = getattr(hf, f"{name}Config")(**options, backbone_config=backbone)
         model = getattr(hf, f"{name}ForObjectDetection")(config)
         for module in model.modules():
-            if isinstance(
-                module, torch.nn.Conv2d
-            ):  # each cell of a map reads a single cell of the map before
+            if isinstance(module, torch.nn.Conv2d):  # each cell of a map reads a single earlier cell
                 middle = module.kernel_size[0] // 2
                 weights = module.weight.data[:, :, middle, middle].clone()
                 module.weight.data.zero_()[:, :, middle, middle] = 9 * weights

@@ -292,7 +292,7 @@ def test_what_a_template_drops_is_said(model: Any, tokenizers: Any) -> None:
     # A thought in a field that the template does not read.
     messages = [user("Add."), assistant("Five.", reasoning_content="two and three"), user("And?")]
     assert "13 characters of message 1" in aw.trace(model, tokenizers["chatml"], messages=messages).warning
-    # A thought given under two names, of which the first is read.
+    # A thought given under two names, of which only one is read.
     both = [user("Add."), assistant("Five.", reasoning_content="two", thinking="two")]
     assert aw.trace(model, tokenizers["qwen3"], messages=both).warning == ""
 

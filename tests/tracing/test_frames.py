@@ -100,7 +100,7 @@ def _is_layer(module: Any) -> bool:
 def without_neighbours(model: Any) -> Any:
     """Return the model without its convolution over frames, in which positions are learned."""
     for name, weights in model.named_parameters():
-        if "pos_conv" in name and not name.endswith("original1"):  # a direction, which has another length
+        if "pos_conv" in name and not name.endswith("original1"):  # a direction, whose length is free
             weights.data.zero_()
     return model
 

@@ -28,7 +28,7 @@ def classified() -> Any:
 
 
 def score(trace: Any, remaining: set[int], baseline: int) -> float:
-    """Return logit 1 with all other tokens than the remaining replaced."""
+    """Return logit 1 with all but the remaining tokens replaced."""
     ids = trace.inputs["input_ids"].clone()
     ids[0, [token for token in range(ids.shape[1]) if token not in remaining]] = baseline
     with torch.no_grad():

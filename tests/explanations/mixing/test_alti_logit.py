@@ -155,7 +155,7 @@ def test_parts_sum_to_the_logit_in_every_family(family, dtype) -> None:
 
 
 def _tolerance(model, dtype: torch.dtype) -> float:
-    """Norms of most families compute in float32 in any precision, so that only few give more digits."""
+    """Norms other than LayerNorm compute in float32 in any precision, which leaves fewer digits."""
     if dtype == torch.float32:
         return 1e-5
     norms = [module for module in model.modules() if "Norm" in type(module).__name__]
