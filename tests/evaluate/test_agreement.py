@@ -31,7 +31,7 @@ def mean_ranks(values):
 
 @pytest.mark.slow
 @given(VECTORS)
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(60))
 def test_spearman_and_kendall_are_those_counted_by_hand(vectors):
     first, second = vectors
     arrays = [np.array(vector, dtype=np.float64) for vector in vectors]
@@ -49,7 +49,7 @@ def test_spearman_and_kendall_are_those_counted_by_hand(vectors):
 
 
 @given(VECTORS, st.integers(1, 6))
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(60))
 def test_overlap_is_that_of_sets_where_no_tie_is_cut_and_never_leaves_its_range(vectors, k):
     arrays = [np.array(vector, dtype=np.float64) for vector in vectors]
     k = min(k, len(arrays[0]))

@@ -36,7 +36,7 @@ def test_two_opposite_choices_settle_nothing_and_equal_ones_everything():
     assert ranks_of(aw.TokenStrip(opposite))["unsettled"] == [1] * 5
 
 
-@settings(deadline=None, max_examples=examples(50))
+@settings(max_examples=examples(50))
 @given(st.lists(st.permutations(range(5)), min_size=2, max_size=4))
 def test_unsettled_is_what_another_one_passes(rows):
     result = robustness(versions(*rows))

@@ -43,7 +43,7 @@ def test_attributions_add_up_by_hand():
     np.testing.assert_allclose(scores.to("word").values, [1.0, -1.25])
 
 
-@settings(max_examples=examples(80), deadline=None)
+@settings(max_examples=examples(80))
 @given(partitions(), st.integers(0, 2**31))
 def test_rows_still_sum_to_one_for_any_spans(division, seed):
     n, spans = division
@@ -55,7 +55,7 @@ def test_rows_still_sum_to_one_for_any_spans(division, seed):
     assert not result[:, :, empty].any()
 
 
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(60))
 @given(partitions(), st.integers(0, 2**31))
 def test_aggregation_equals_the_definition(division, seed):
     n, spans = division

@@ -346,7 +346,7 @@ def test_texts_are_averaged_alike_and_only_over_what_all_have():
 
 
 @given(st.integers(1, 14), st.booleans(), st.integers(0, 1000), st.sampled_from(["all", "text"]))
-@settings(max_examples=examples(40), deadline=None)
+@settings(max_examples=examples(40))
 def test_every_statistic_is_in_its_range_or_undefined_for_a_head_without_rows(n, causal, seed, queries):
     values = shares(2, 2, n, n, seed=seed, causal=causal)
     values[np.random.default_rng(seed).random((2, 2, n)) < 0.3] = 0

@@ -51,7 +51,7 @@ def activations(values=None, **options) -> aw.results.FeatureActivations:
 @given(
     values=arrays(np.float32, (6, 9), elements=st.floats(0, 8, width=32).map(lambda x: x if x > 4 else 0.0))
 )
-@settings(max_examples=examples(50), deadline=None)
+@settings(max_examples=examples(50))
 def test_nothing_is_lost_in_the_sparse_form(values):
     result = activations(values)
     assert np.array_equal(result.values, values)

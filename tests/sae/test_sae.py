@@ -85,7 +85,7 @@ def test_the_lectures_activation_is_the_length_of_what_a_feature_adds(options):
     scale=st.floats(0.01, 100),
     seed=st.integers(0, 50),
 )
-@settings(max_examples=examples(40), deadline=None)
+@settings(max_examples=examples(40))
 def test_folding_changes_neither_reconstructions_nor_the_lectures_activations(
     architecture, subtracted, rescaled, scale, seed
 ):

@@ -104,7 +104,7 @@ def test_clamping_with_the_error_kept_is_a_difference_along_the_direction(llama)
 
 @pytest.mark.slow
 @given(j=st.integers(0, 19), options=st.sampled_from(NORMALISED))
-@settings(max_examples=examples(15), deadline=None)
+@settings(max_examples=examples(15))
 def test_what_keeps_an_activation_changes_nothing(j, options):
     model, sae = big_llama(), sae_of(**options)
     plain = logits(model)

@@ -80,13 +80,13 @@ def merged(parts: list[Chunk], cuts: list[int], **options) -> Tally:
 
 
 @given(seed=st.integers(0, 1000), cut=st.sampled_from([2, 3, 7, 40]))
-@settings(max_examples=examples(20), deadline=None)
+@settings(max_examples=examples(20))
 def test_how_tokens_are_cut_into_chunks_does_not_matter(seed, cut):
     assert same(tallied(stack(seed)), tallied(stack(seed), cut))
 
 
 @given(seed=st.integers(0, 1000), cuts=st.sets(st.integers(1, 13), max_size=4), sizes=st.integers(1, 6))
-@settings(max_examples=examples(30), deadline=None)
+@settings(max_examples=examples(30))
 def test_parts_that_are_merged_are_one_whole(seed, cuts, sizes):
     """Also where texts are repeated, and where a part's activations are much larger than another's."""
     parts = stack(seed)
@@ -122,7 +122,7 @@ def test_sums_are_those_of_fractions():
 
 
 @given(seed=st.integers(0, 1000))
-@settings(max_examples=examples(20), deadline=None)
+@settings(max_examples=examples(20))
 def test_counts_and_histograms_are_those_of_a_plain_loop(seed):
     parts = stack(seed)
     tally = tallied(parts, 5)
@@ -147,7 +147,7 @@ def test_counts_and_histograms_are_those_of_a_plain_loop(seed):
 
 
 @given(seed=st.integers(0, 1000))
-@settings(max_examples=examples(20), deadline=None)
+@settings(max_examples=examples(20))
 def test_the_top_examples_are_the_largest_activations_one_a_window(seed):
     parts = stack(seed)
     tally = tallied(parts, 4)
@@ -177,7 +177,7 @@ def test_the_top_examples_are_the_largest_activations_one_a_window(seed):
 
 
 @given(seed=st.integers(0, 1000))
-@settings(max_examples=examples(10), deadline=None)
+@settings(max_examples=examples(10))
 def test_drawn_examples_lie_in_their_intervals_and_are_as_many_as_there_are(seed):
     tally = tallied(stack(seed), 3)
     fields = tally.drawn.fields

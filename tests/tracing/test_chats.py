@@ -103,7 +103,7 @@ def unique(messages: Messages) -> tuple[Messages, dict[str, int]]:
     return result, where
 
 
-@settings(max_examples=examples(400), deadline=None)
+@settings(max_examples=examples(400))
 @given(st.lists(CONTENT, min_size=1, max_size=6), st.sampled_from(sorted(chats.TEMPLATES)), st.booleans())
 def test_random_chats_agree_with_a_search_for_unique_characters(
     contents: list[str], template: str, with_system: bool
@@ -134,7 +134,7 @@ def _tokenizer(template: str) -> Any:
     return _TOKENIZERS[template]
 
 
-@settings(max_examples=examples(200), deadline=None)
+@settings(max_examples=examples(200))
 @given(st.lists(CONTENT, min_size=1, max_size=5), st.sampled_from(sorted(chats.TEMPLATES)))
 def test_units_of_random_chats_divide_the_tokens(contents: list[str], template: str) -> None:
     from attnwidgets.tracing.recording.inputs import encode

@@ -64,7 +64,7 @@ def test_whitespace_is_visible(text: str, seen: str) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(60))
 @given(st.text(min_size=1, max_size=20).filter(lambda t: t.strip()))
 def test_byte_level_loses_nothing(text: str) -> None:
     tokenizer = tiny.byte_level()

@@ -159,7 +159,7 @@ def test_aggregation_by_hand() -> None:
     assert unit.labels == ("a", "unbelievable")
 
 
-@settings(max_examples=examples(80), deadline=None)
+@settings(max_examples=examples(80))
 @given(st.lists(st.one_of(st.none(), st.integers(0, 4)), min_size=1, max_size=12), st.integers(0, 2**31))
 def test_rows_still_sum_to_one_for_any_groups(ids: list[int | None], seed: int) -> None:
     """Groups may be split apart; every token is in a single element."""
@@ -173,7 +173,7 @@ def test_rows_still_sum_to_one_for_any_groups(ids: list[int | None], seed: int) 
     np.testing.assert_allclose((mean @ weights @ member.T).sum(1), 1.0)
 
 
-@settings(max_examples=examples(80), deadline=None)
+@settings(max_examples=examples(80))
 @given(st.data())
 def test_every_token_is_in_one_word_whatever_the_tokens(data: st.DataObject) -> None:
     text = data.draw(st.text(alphabet="ab .,'é👩\u200d我\n\u0301", min_size=1, max_size=25))

@@ -19,7 +19,7 @@ MATRICES = arrays(
 )
 
 
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(60))
 @given(MATRICES)
 def test_shares_come_back_within_a_256th(values):
     data, codec = encode(values, scale=1.0)
@@ -28,7 +28,7 @@ def test_shares_come_back_within_a_256th(values):
     assert np.abs(decode(data, codec, *values.shape, 1.0) - values).max() <= 1 / 255
 
 
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(60))
 @given(MATRICES, st.floats(0.25, 1000))
 def test_signed_values_keep_their_sign_and_size(values, peak):
     values = (values * 2 - 1) * np.float32(peak)
@@ -86,7 +86,7 @@ def test_values_that_are_no_numbers_do_not_break_a_tile():
     assert result[1:].tolist() == [0.25, -0.25, 0.25]
 
 
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(60))
 @given(MATRICES, st.integers(1, 9), st.integers(1, 9))
 def test_thumbnails_keep_the_peak(values, rows, cols):
     small = pool(values, min(rows, values.shape[0]), min(cols, values.shape[1]))

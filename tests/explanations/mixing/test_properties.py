@@ -198,7 +198,7 @@ def test_norms_and_alti_equal_brute_force(family: str) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=examples(12), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(12), suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
 def test_what_is_zeroed_at_once_is_what_the_model_does_without_it(data: st.DataObject) -> None:
     family = data.draw(st.sampled_from(["BERT", "Llama", "GPT-NeoX", "Gemma 2", "Mixtral", "T5", "Marian"]))

@@ -100,7 +100,7 @@ def test_adding_the_identity_and_normalising_is_mixing_by_half():
     np.testing.assert_allclose(rollout(result).values, rollout(result, residual="add").values, atol=1e-7)
 
 
-@settings(max_examples=examples(40), deadline=None)
+@settings(max_examples=examples(40))
 @given(st.integers(1, 6), st.integers(1, 4), st.floats(0, 1), st.booleans(), st.integers(0, 2**31))
 def test_rows_sum_to_one_and_causality_stays(n, layers, weight, causal, seed):
     source = MixingMap(shares(layers, 2, n, n, seed=seed, causal=causal), query=axis("x" * n, None, None))
@@ -113,7 +113,7 @@ def test_rows_sum_to_one_and_causality_stays(n, layers, weight, causal, seed):
         assert result.causal == (n > 1)
 
 
-@settings(max_examples=examples(20), deadline=None)
+@settings(max_examples=examples(20))
 @given(st.integers(0, 2**31), st.floats(0, 1))
 def test_last_layer_is_the_sum_over_all_paths(seed, weight):
     layers, n = 3, 3
