@@ -67,11 +67,11 @@ export function heatMap(isSigned: boolean, theme: Theme, palette = ""): MapName 
 }
 
 /** Position of a value in a range, 0 to 1 (in a signed range 0.5 is zero). */
-export function place(value: number, range: readonly [number, number], mode: Mode): number {
+export function scalePosition(value: number, range: readonly [number, number], mode: Mode): number {
   const [low, high] = range;
   if (low < 0) {
     const top = Math.max(-low, high);
-    return 0.5 + (Math.sign(value) * place(Math.abs(value), [0, top], mode)) / 2;
+    return 0.5 + (Math.sign(value) * scalePosition(Math.abs(value), [0, top], mode)) / 2;
   }
   if (high <= low) return 0;
   const t = Math.max(0, Math.min(1, (value - low) / (high - low)));
@@ -107,7 +107,7 @@ export function lut(name: MapName, options: LutOptions): Uint32Array {
   const rgb = mapTable(name);
   const out = new Uint32Array(HIDDEN + 1); // hidden cells have no colour
   for (let byte = 0; byte < 256; byte += 1) {
-    const at = 3 * Math.round(LAST_COLOUR * place(values[byte] ?? 0, range, mode));
+    const at = 3 * Math.round(LAST_COLOUR * scalePosition(values[byte] ?? 0, range, mode));
     out[byte] = (0xff000000 | ((rgb[at + 2] ?? 0) << 16) | ((rgb[at + 1] ?? 0) << 8) | (rgb[at] ?? 0)) >>> 0;
   }
   return out;

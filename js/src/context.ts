@@ -11,7 +11,7 @@ import { counterpart, createSelection, layered, type Resolved, resolve, type Sel
 import type { Sheet } from "./sheet.ts";
 import { asDeclared } from "./wire/binary.ts";
 import { type EmbeddedAnswer, unpackAnswers } from "./wire/embeddedAnswers.ts";
-import { joinStandIn, type Place, type StateOf } from "./wire/standIn.ts";
+import { joinStandIn, type StandInHolder, type StateOf } from "./wire/standIn.ts";
 import type { TilePool } from "./wire/tilePool.ts";
 import type { TileClient } from "./wire/tiles.ts";
 import type { ViewOptions, ViewState } from "./wire/viewState.ts";
@@ -81,7 +81,7 @@ export interface Common {
   page: number;
   sheet: Sheet;
   /** Where what stands in for the kernel is, and what parts borrow from the core. */
-  place: Place;
+  holder: StandInHolder;
   lent: readonly unknown[];
 }
 
@@ -133,13 +133,13 @@ function createChanges(signal: AbortSignal) {
     callbacks.add(cb);
     atEnd(until, () => callbacks.delete(cb));
   };
-  const notify = (what: Change): void => {
-    if (what !== "hover" && what !== "pinned") version += 1;
+  const notify = (change: Change): void => {
+    if (change !== "hover" && change !== "pinned") version += 1;
     if (pending) {
-      pending.add(what);
+      pending.add(change);
       return;
     }
-    pending = new Set([what]);
+    pending = new Set([change]);
     // One message may change several traits: views draw once, after all of them are set.
     queueMicrotask(() => {
       const changed = pending ?? new Set<Change>();
@@ -154,12 +154,12 @@ function createChanges(signal: AbortSignal) {
 /** Connect a view to its store and selection. `lasting` is what it keeps when it is drawn anew. */
 export async function createContext(
   props: ViewProps,
-  { pool, views, learned, page, sheet, place, lent }: Common,
+  { pool, views, learned, page, sheet, holder, lent }: Common,
   lasting: Map<string, unknown> = new Map(),
 ): Promise<ViewContext> {
   const { el, signal, host } = props;
   const modelOf = async <T>(ref: string): Promise<AnyModel<StateOf<T>>> =>
-    place.standIn?.modelOf(ref, signal) ?? host.getModel<StateOf<T>>(ref);
+    holder.standIn?.modelOf(ref, signal) ?? host.getModel<StateOf<T>>(ref);
   const declared = asDeclared(props.model as unknown as AnyModel<StateOf<ViewState>>);
   const model = declared as unknown as AnyModel<ViewState>;
   const opening = unpackAnswers(model.get("opening"));
@@ -170,7 +170,7 @@ export async function createContext(
   ]);
   const store = asDeclared(given);
   const tiles = pool(storeRef, store, signal);
-  await joinStandIn({ props, model: declared, given, store, selection: selectionModel, tiles }, place, lent);
+  await joinStandIn({ props, model: declared, given, store, selection: selectionModel, tiles }, holder, lent);
   const selection = createSelection(asDeclared(selectionModel), page);
   let theme = themeOf(el);
   const changes = createChanges(signal);

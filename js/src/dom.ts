@@ -192,8 +192,8 @@ export function watchTheme(el: Element, signal: AbortSignal, cb: () => void): vo
     for (const delay of [50, 400, 1500]) timers.add(setTimeout(cb, delay));
   };
   const observer = new MutationObserver(soon);
-  for (const place of [document.documentElement, document.body]) {
-    if (place) observer.observe(place, { attributeFilter: THEME_ATTRIBUTES });
+  for (const element of [document.documentElement, document.body]) {
+    if (element) observer.observe(element, { attributeFilter: THEME_ATTRIBUTES });
   }
   on(matchMedia("(prefers-color-scheme: dark)"), signal, { change: soon });
   on(window, signal, { beforeprint: cb, afterprint: cb });
@@ -294,7 +294,7 @@ export function walkList(list: HTMLElement, signal: AbortSignal): void {
 }
 
 /** Move and resize an element that lies over a picture, in px; a negative position hides it. */
-export function place(el: HTMLElement, x: number, y: number, width: number, height: number): void {
+export function setBox(el: HTMLElement, x: number, y: number, width: number, height: number): void {
   const hidden = x < 0 || y < 0;
   assign(el, { hidden });
   if (hidden) return;

@@ -37,18 +37,18 @@ function pairsOf(ctx: ViewContext, number: number, text: string | undefined): Pa
   if (header.sources.length === 0) return pairs;
   const get = <K extends keyof SelectionState>(key: K): SelectionState[K] => selection.get(key);
   const [method, unit, head, span] = [get("method"), get("unit"), get("head"), get("span")];
-  const own = options.unit === null ? unit : null;
+  const countedUnit = options.unit === null ? unit : null;
   if (options.method === null && method) pairs.push(["method", baseKey(method)]);
-  if (own !== null) pairs.push(["unit", own]);
+  if (countedUnit !== null) pairs.push(["unit", countedUnit]);
   const stacks = new Set(header.sources.map(({ stack }) => stack));
   if (options.stack === null && stacks.size > 1) pairs.push(["stack", get("stack")]);
   pairs.push(["layer", String(get("layer"))]);
   if (head !== "-") pairs.push(["head", String(head)]);
   if (get("heads").length) pairs.push(["heads", String(get("heads").map((head) => head.join(".")))]);
-  for (const cell of get("pins")) pairs.push(["pin", pinText(cell, own)]);
+  for (const cell of get("pins")) pairs.push(["pin", pinText(cell, countedUnit)]);
   if (span) {
     const { start, stop, side } = span;
-    const rest = side !== "query" ? [span.unit, side] : span.unit === own ? [] : [span.unit];
+    const rest = side !== "query" ? [span.unit, side] : span.unit === countedUnit ? [] : [span.unit];
     pairs.push(["span", String([start, stop, ...rest])]);
   }
   for (const name of ["target", "foil"] as const) {
@@ -63,9 +63,9 @@ function pairsOf(ctx: ViewContext, number: number, text: string | undefined): Pa
   return pairs;
 }
 
-function pinText({ query, key, unit, layer }: Cell, own: string | null): string {
+function pinText({ query, key, unit, layer }: Cell, countedUnit: string | null): string {
   if (layer !== undefined) return String([query, key, unit, layer]);
-  return String(unit === own ? [query, key] : [query, key, unit]);
+  return String(unit === countedUnit ? [query, key] : [query, key, unit]);
 }
 
 /**
@@ -84,7 +84,7 @@ export function codeOf(ctx: ViewContext, text?: string): string {
   const value = (text: string): string => (/^-?\d+$/.test(text) ? text : JSON.stringify(text));
   const tuple = (text: string, by = ","): string => `(${text.split(by).map(value).join(", ")})`;
   const pairs = pairsOf(ctx, 1, text);
-  const said = pairs.flatMap(([name, text]): string[] => {
+  const parts = pairs.flatMap(([name, text]): string[] => {
     if (name === "pin" || name === "of") return [];
     if (name === "inside") return ["inside=True"];
     if (name === "heads")
@@ -97,8 +97,8 @@ export function codeOf(ctx: ViewContext, text?: string): string {
     return [`${name}=${name === "span" ? tuple(text) : value(text)}`];
   });
   const pins = pairs.filter(([name]) => name === "pin").map(([, text]) => tuple(text));
-  if (pins.length) said.push(`pins=[${pins.join(", ")}]`);
-  return `view.at(${said.join(", ")})`;
+  if (pins.length) parts.push(`pins=[${pins.join(", ")}]`);
+  return `view.at(${parts.join(", ")})`;
 }
 
 /** What recognises the text whose elements `unit` counts: a checksum of its keys, and of its queries if they differ. */

@@ -163,7 +163,7 @@ export function createRenderers(runtime?: AnyModel<RuntimeState>): Renderers {
   };
   const page = Math.floor(Math.random() * 2 ** 40);
   const sheet = createSheet(String(page), CSS);
-  const common = { pool: createPool(), views, learned: new Set<string>(), page, sheet, place: {}, lent: shared };
+  const common = { pool: createPool(), views, learned: new Set<string>(), page, sheet, holder: {}, lent: shared };
   const add = (code: PartCode): void => {
     if (added.has(code)) return;
     added.add(code);

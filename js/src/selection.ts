@@ -77,7 +77,7 @@ export function sameCell(a: Cell | null, b: Cell | null): boolean {
   return a.unit === b.unit && a.query === b.query && a.key === b.key && a.layer === b.layer;
 }
 
-const isSame = (one: unknown, other: unknown): boolean => JSON.stringify(one) === JSON.stringify(other);
+const isSame = (a: unknown, b: unknown): boolean => JSON.stringify(a) === JSON.stringify(b);
 
 const without = (cells: readonly Cell[], cell: Cell): Cell[] => cells.filter((other) => !sameCell(other, cell));
 
@@ -91,7 +91,7 @@ export function toggled(cells: readonly Cell[], cell: Cell): Cell[] {
 
 /** `cells` and `more`, those that are in both standing last. */
 export function joined(cells: readonly Cell[], more: readonly Cell[]): Cell[] {
-  return [...more.reduce((kept, cell) => without(kept, cell), [...cells]), ...more];
+  return [...more.reduce((remaining, cell) => without(remaining, cell), [...cells]), ...more];
 }
 
 /** The cells of a rectangle between two corners, row by row. */
@@ -103,8 +103,8 @@ export function rectangle(from: readonly [number, number], to: readonly [number,
 
 /** The selection through one model proxy, in a page of this number. Its listeners end with the signal passed to them. */
 export function createSelection(model: Model, page: number): BoundSelection {
-  const save = (wanted: Partial<SelectionState>): void => {
-    const values = { ...wanted };
+  const save = (changes: Partial<SelectionState>): void => {
+    const values = { ...changes };
     // The pinned cell is the last of all pins, and heads belong to their stack.
     if (values.pins) values.pinned = values.pins.at(-1) ?? null;
     else if (values.pinned !== undefined) values.pins = values.pinned ? [values.pinned] : [];
@@ -171,13 +171,13 @@ export function createSelection(model: Model, page: number): BoundSelection {
     pinsIn(header, source) {
       const moved = model.get("pins").flatMap((cell) => translateCell(cell, header, source) ?? []);
       // Several tokens may be in one word. It stands where the last of them was chosen.
-      const byPlace = new Map<string, Cell>();
+      const byPosition = new Map<string, Cell>();
       for (const cell of moved) {
-        const place = [cell.query, cell.key, cell.layer].join();
-        byPlace.delete(place);
-        byPlace.set(place, cell);
+        const position = [cell.query, cell.key, cell.layer].join();
+        byPosition.delete(position);
+        byPosition.set(position, cell);
       }
-      return [...byPlace.values()];
+      return [...byPosition.values()];
     },
     spanIn(side, header, source) {
       const span = model.get("span");
@@ -210,8 +210,8 @@ function elementOf(token: number, axis: Axis): number {
 /** Indices of the elements of `to` that share a token with element `i` of `from`. */
 function elementsOf(i: number, from: Axis, to: Axis): number[] {
   if (i < 0) return [];
-  const found = from === to ? [i] : tokensOf(from, i).map((token) => elementOf(token, to));
-  return found.filter((at) => at >= 0 && at < to.labels.length);
+  const elements = from === to ? [i] : tokensOf(from, i).map((token) => elementOf(token, to));
+  return elements.filter((at) => at >= 0 && at < to.labels.length);
 }
 
 /** Index of the first element of `to` that shares a token with element `i` of `from`; -1 if there is none. */
@@ -276,23 +276,23 @@ export function translateSpan(span: Span, side: Span["side"], header: Header, so
 }
 
 /** The element of `list` nearest to `wanted`. */
-export function nearest(list: readonly number[], wanted: number): number {
+export function nearest(list: readonly number[], target: number): number {
   let best = list[0] ?? 0;
-  for (const item of list) if (Math.abs(item - wanted) < Math.abs(best - wanted)) best = item;
+  for (const item of list) if (Math.abs(item - target) < Math.abs(best - target)) best = item;
   return best;
 }
 
-function choose<T>(list: T[], wanted: (item: T) => boolean): [T[], boolean] {
-  const matching = list.filter(wanted);
+function choose<T>(list: T[], matches: (item: T) => boolean): [T[], boolean] {
+  const matching = list.filter(matches);
   return matching.length > 0 ? [matching, true] : [list, false];
 }
 
 /** The head to show for a selected one: itself, a reduction, or "-" without a head axis. */
-export function resolveHead(source: Source, layer: number, wanted: HeadKey): HeadKey {
+export function resolveHead(source: Source, layer: number, head: HeadKey): HeadKey {
   if (source.heads === null) return "-";
-  if (wanted === "mean" || wanted === "max") return wanted;
-  if (wanted === "-") return "mean";
-  return nearest(headsOf(source, layer), wanted);
+  if (head === "mean" || head === "max") return head;
+  if (head === "-") return "mean";
+  return nearest(headsOf(source, layer), head);
 }
 
 /**
@@ -319,11 +319,11 @@ export function resolve(header: Header, options: ViewOptions, selection: Pick<Se
   const source = byUnit[0] ?? first;
   if (!hasUnit && unit) notes.push(`${source.title} has no ${unit} unit: showing ${source.unit}`);
 
-  const wanted = selection.get("layer");
-  const layer = nearest(source.layers, wanted);
-  if (layer !== wanted && source.kind === "map") {
+  const selectedLayer = selection.get("layer");
+  const layer = nearest(source.layers, selectedLayer);
+  if (layer !== selectedLayer && source.kind === "map") {
     const base = options.indexBase;
-    notes.push(`layer ${wanted + base} is not in ${source.title}: showing ${layer + base}`);
+    notes.push(`layer ${selectedLayer + base} is not in ${source.title}: showing ${layer + base}`);
   }
   const wantedHead = selection.get("head");
   const head = resolveHead(source, layer, wantedHead);

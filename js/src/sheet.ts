@@ -16,9 +16,9 @@ export interface Sheet {
 }
 
 /** Whether a view in this place is of the copy that a sheet belongs to; true of every sheet that is not ours. */
-function isUsed(place: ParentNode, { cssRules: [first] }: CSSStyleSheet): boolean {
+function isUsed(root: ParentNode, { cssRules: [first] }: CSSStyleSheet): boolean {
   const { selectorText = "" } = (first ?? {}) as Partial<CSSStyleRule>;
-  return !selectorText.startsWith(`[${COPY}`) || place.querySelector(selectorText) !== null;
+  return !selectorText.startsWith(`[${COPY}`) || root.querySelector(selectorText) !== null;
 }
 
 /** A sheet whose views stand in elements marked with `name`: what all of them need, and what is added. */
@@ -45,11 +45,11 @@ export function createSheet(name: string, core: string): Sheet {
           write(sheets[1], added, outside);
         }
         const at = root.getRootNode();
-        const place = at instanceof ShadowRoot ? at : document;
-        const all = place.adoptedStyleSheets;
+        const scope = at instanceof ShadowRoot ? at : document;
+        const all = scope.adoptedStyleSheets;
         if (all.includes(sheets[0])) return;
         // Those of kernels that were restarted go. What a view adds weighs more than what all have, of any copy.
-        place.adoptedStyleSheets = [sheets[0], ...all.filter((sheet) => isUsed(place, sheet)), sheets[1]];
+        scope.adoptedStyleSheets = [sheets[0], ...all.filter((sheet) => isUsed(scope, sheet)), sheets[1]];
       };
       enter();
       onResize(root, signal, enter); // whenever it is on the page again

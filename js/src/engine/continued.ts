@@ -42,11 +42,11 @@ function drawn(logits: Float32Array, { temperature, top_k, top_p }: Sampling, ne
     mass += shares.at(-1)!;
   }
   let left = next() * mass;
-  const place = shares.findIndex((share) => {
+  const index = shares.findIndex((share) => {
     left -= share;
     return left < 0;
   });
-  return order[place < 0 ? shares.length - 1 : place]!;
+  return order[index < 0 ? shares.length - 1 : index]!;
 }
 
 const NO_EDITS = { outputs: [], rows: [] };

@@ -229,8 +229,8 @@ function rows(memory: PlainMemory): Pick<Kernels, "norm" | "unnorm" | "rotate"> 
         for (let j = 0; j < width && !constant; j += 1)
           along += (f[(gain >> 2) + j]! * f[over + j]! * (f[from + j]! - mean) * scale * scale) / width;
         for (let j = 0; j < width; j += 1) {
-          const own = f[(gain >> 2) + j]! * f[over + j]! - shift - (f[from + j]! - mean) * along;
-          f[to + j] = f[to + j]! + scale * own;
+          const gradient = f[(gain >> 2) + j]! * f[over + j]! - shift - (f[from + j]! - mean) * along;
+          f[to + j] = f[to + j]! + scale * gradient;
         }
       }
     },

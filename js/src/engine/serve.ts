@@ -1,6 +1,6 @@
 /** Requests to an engine, in the page or in a worker. */
 import { createEngine, type Engine } from "./engine.ts";
-import type { Continuation, Edits, PackedModel, Pass, Relevance, Rule, Sampling, Target, Wanted } from "./types.ts";
+import type { Continuation, Edits, Outputs, PackedModel, Pass, Relevance, Rule, Sampling, Target } from "./types.ts";
 import type { Modules } from "./wasm.ts";
 
 /** Which kernels compute, the bytes of the weights' file, and why it is slow ("" where it is not). */
@@ -10,7 +10,7 @@ export type About = Pick<Engine, "backend" | "bytes" | "slow">;
 export type Call =
   | { name: "open"; packed: PackedModel }
   | { name: "load"; at: number; bytes: Uint8Array }
-  | { name: "pass"; ids: readonly number[]; edits: Edits; wanted: Wanted }
+  | { name: "pass"; ids: readonly number[]; edits: Edits; outputs: Outputs }
   | { name: "relevance"; ids: readonly number[]; edits: Edits; target: Target; rule: Rule }
   | { name: "continued"; ids: readonly number[]; sampling: Sampling };
 type Answer = About | Pass | Relevance | Continuation | null;
@@ -26,7 +26,7 @@ export async function serve(engine: Engine, call: Call, onToken: OnToken): Promi
     engine.load(call.at, call.bytes);
     return null;
   }
-  if (call.name === "pass") return engine.pass(call.ids, call.edits, call.wanted);
+  if (call.name === "pass") return engine.pass(call.ids, call.edits, call.outputs);
   if (call.name === "relevance") return engine.relevance(call.ids, call.edits, call.target, call.rule);
   if (call.name === "open") return aboutOf(engine);
   const tokens = engine.tokens(call.ids, call.sampling);

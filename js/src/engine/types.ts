@@ -51,7 +51,7 @@ export interface Edits {
 
 export const UNCHANGED: Edits = { outputs: new Map(), rows: new Map() };
 
-export interface Wanted {
+export interface Outputs {
   /** Logits of the last row, or of all that the model's head reads. */
   logits: "last" | "all";
   /** Whether queries, keys and values are returned. */

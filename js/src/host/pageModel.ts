@@ -37,8 +37,8 @@ export class PageModel {
   }
 
   on(name: string, callback: Listener): void {
-    const known = this.#listeners.get(name);
-    if (known) known.add(callback);
+    const listeners = this.#listeners.get(name);
+    if (listeners) listeners.add(callback);
     else this.#listeners.set(name, new Set([callback]));
   }
 

@@ -131,16 +131,16 @@ async function answerRequest(request: Request, archive: Archive, read: Read): Pr
     archive.thumbs.find((t) => t.source === source && t.special === special);
   if (kind === "layer") {
     const { source, layer, heads } = request;
-    const found: (TileMeta & Placed)[] = [];
+    const selected: (TileMeta & Placed)[] = [];
     const refused: { head: HeadKey; message: string }[] = [];
     for (const head of heads) {
       const tile = archivedTile({ source, layer, head });
-      if (tile) found.push(tile);
+      if (tile) selected.push(tile);
       else refused.push({ head, message: MISSING });
     }
-    const parts = await Promise.all(found.map(read));
+    const parts = await Promise.all(selected.map(read));
     let end = 0;
-    const tiles = found.map((tile, i) => {
+    const tiles = selected.map((tile, i) => {
       const { length } = parts[i] as Uint8Array;
       end += length;
       return { ...tile, offset: end - length, length };

@@ -39,7 +39,7 @@ export const renderLiveBar = view((ctx, root, signal) => {
     title: "Enter: show this text · Shift+Enter: a new line",
   });
   const show = h("button.button", { type: "button" }, "Show");
-  const said = h("div.live-said", { role: "status" });
+  const prediction = h("div.live-said", { role: "status" });
   const about = h("div.live-about");
   let requested = "";
   const ask = (text: string): void => {
@@ -56,7 +56,7 @@ export const renderLiveBar = view((ctx, root, signal) => {
   root.classList.add("aw-live");
   root.role = "group";
   root.ariaLabel = "type a text";
-  setChildren(root, loading.element, typing, said, writing.element, about);
+  setChildren(root, loading.element, typing, prediction, writing.element, about);
 
   const submit = (): void => {
     writing.stop();
@@ -79,7 +79,7 @@ export const renderLiveBar = view((ctx, root, signal) => {
     if (isOtherText(shown())) field.value = shown();
     const news = answers.get<About>("live")?.meta;
     const model = loading.show(news, ctx.header().model.split("/").at(-1) || (news?.name ?? ""));
-    for (const part of [typing, said, about]) assign(part, { hidden: !model });
+    for (const part of [typing, prediction, about]) assign(part, { hidden: !model });
     writing.show(model);
     if (!model) return;
     const args = { text: field.value };
@@ -88,10 +88,10 @@ export const renderLiveBar = view((ctx, root, signal) => {
       answers.failure("preview", args) ??
       (requested === field.value ? answers.failure("text", { text: requested }) : undefined);
     assign(show, { disabled: Boolean(why) });
-    setFlag(said, "data-wrong", Boolean(why));
+    setFlag(prediction, "data-wrong", Boolean(why));
     const isBusy = Boolean(answers.job("preview") ?? answers.job("text"));
     if ((why || preview || isBusy) && isOther(why, preview, isBusy))
-      setChildren(said, ...(why ? [why] : isBusy || !preview ? ["computing…"] : predictedParts(preview)));
+      setChildren(prediction, ...(why ? [why] : isBusy || !preview ? ["computing…"] : predictedParts(preview)));
     setText(about, aboutWords(model, preview));
     fit(field);
   };

@@ -61,16 +61,16 @@ export function decoded(bytes: readonly number[]): { text: string; starts: numbe
 /** What cuts texts into merged pairs. */
 export function bytePairs({ merges, digits }: BytePairs, ids: ReadonlyMap<string, number>): Cut {
   const ranks = new Map(merges.map((pair, rank) => [pair, rank]));
-  const known = new Map<string, string[]>();
+  const cache = new Map<string, string[]>();
   const merged = (word: string): string[] => {
-    let parts = known.get(word) ?? [...word];
-    while (!known.has(word)) {
+    let parts = cache.get(word) ?? [...word];
+    while (!cache.has(word)) {
       let [best, at] = [Number.POSITIVE_INFINITY, -1];
       for (let i = 0; i + 1 < parts.length; i += 1) {
         const rank = ranks.get(`${parts[i]} ${parts[i + 1]}`) ?? Number.POSITIVE_INFINITY;
         if (rank < best) [best, at] = [rank, i];
       }
-      if (at < 0) known.set(word, parts);
+      if (at < 0) cache.set(word, parts);
       else parts = joinedAt(parts, parts[at] as string, parts[at + 1] as string);
     }
     return parts;

@@ -26,10 +26,10 @@ function meanOutput({ mixed, tokens }: Pass, { heads, size }: Shape, layer: numb
 }
 
 function newRow(shape: Shape, pass: Pass, { layer, head, query, to, key = 0 }: SetRow): Float32Array {
-  const own = rowOf(pass, layer, head, query);
+  const row = rowOf(pass, layer, head, query);
   const last = lastOf(shape, pass, query);
-  if (to === "uniform") return own.map((_, i) => (i <= last ? 1 / (last + 1) : 0));
-  if (to === "one_hot") return key <= last ? own.map((_, i) => Number(i === key)) : own;
+  if (to === "uniform") return row.map((_, i) => (i <= last ? 1 / (last + 1) : 0));
+  if (to === "one_hot") return key <= last ? row.map((_, i) => Number(i === key)) : row;
   throw new Unreadable("what is free in a row is not in this file; it needs a running kernel");
 }
 

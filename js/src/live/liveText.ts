@@ -1,5 +1,5 @@
 /** A text that a page computes: its passes, the header of its store, and the numbers of its matrices. */
-import type { Pass, Wanted } from "../engine/types.ts";
+import type { Outputs, Pass } from "../engine/types.ts";
 import type { Axis, Header, HeadKey, Source, Spec } from "../wire/wire.ts";
 import { changeWords, editsOf } from "./changes.ts";
 import { inUnit, METHODS, reduced } from "./maps.ts";
@@ -13,7 +13,7 @@ export interface LiveText {
   tokens(): Axis;
   words(): Axis | undefined;
   /** The pass without a change, with what is wanted of it beyond its maps; and with some. */
-  pass(wanted?: Partial<Wanted>): Promise<Pass>;
+  pass(outputs?: Partial<Outputs>): Promise<Pass>;
   changed(specs: readonly Spec[]): Promise<Pass>;
   /** Add the sources of a method that explains an outcome. */
   explain(method: string): Promise<void>;
@@ -45,9 +45,9 @@ export function headerOf(
   const methods = [...new Set(like.sources.filter(isComputed).map(({ method }) => method))];
   const sources = methods.flatMap((method) =>
     axes.map(({ unit }): Source => {
-      const [own] = like.sources.filter((source) => source.method === method) as [Source];
+      const [recorded] = like.sources.filter((source) => source.method === method) as [Source];
       const note = unit === "token" ? "" : "sum over key pieces, mean over query pieces";
-      return { ...own, id: `${method}/${unit}/self`, unit, query: unit, key: unit, note, warning: "" };
+      return { ...recorded, id: `${method}/${unit}/self`, unit, query: unit, key: unit, note, warning: "" };
     }),
   );
   const named = Object.fromEntries(axes.map((axis) => [axis.unit, axis]));
@@ -75,7 +75,7 @@ export function createText(
   const relevances = new Map<string, Float32Array>();
   /** The changes that are followed, by the number in the method's key. */
   const followed: (readonly Spec[])[] = [];
-  const pass = (wanted?: Partial<Wanted>): Promise<Pass> => live.pass(ids, wanted);
+  const pass = (outputs?: Partial<Outputs>): Promise<Pass> => live.pass(ids, outputs);
   const after = async (specs: readonly Spec[]): Promise<Pass> => {
     const before = await pass();
     return specs.length ? live.pass(ids, {}, { specs, edits: editsOf(shape, before, specs) }) : before;
@@ -98,20 +98,20 @@ export function createText(
     changed: after,
     matrices,
     source(id) {
-      const found = header().sources.find((source) => source.id === id);
-      const isMap = found?.kind === "map" && (found.method.split(CHANGED)[0] ?? "") in METHODS;
-      if (!found || !(isMap || relevances.has(found.method)))
+      const source = header().sources.find((source) => source.id === id);
+      const isMap = source?.kind === "map" && (source.method.split(CHANGED)[0] ?? "") in METHODS;
+      if (!source || !(isMap || relevances.has(source.method)))
         throw new Unreadable("not in this file; open the notebook with a kernel to see it");
-      return found;
+      return source;
     },
     axis: (source) => header().axes[source.key] as Axis,
     async matrix(source, layer, head) {
       const all = await matrices(source, layer);
       if (source.heads === null) return all[0] as Float32Array;
       if (typeof head === "string") return reduced(all, head === "max" ? "max" : "mean");
-      const found = all[head];
-      if (!found) throw new Unreadable(`layer ${layer} does not have head ${head}.`);
-      return found;
+      const matrix = all[head];
+      if (!matrix) throw new Unreadable(`layer ${layer} does not have head ${head}.`);
+      return matrix;
     },
     async explain(method) {
       const { sources, axis, values } = await explain(live, ids, header(), method);
@@ -123,11 +123,11 @@ export function createText(
     },
     follow(specs, method) {
       const key = JSON.stringify(specs);
-      let at = followed.findIndex((one) => JSON.stringify(one) === key);
+      let at = followed.findIndex((earlier) => JSON.stringify(earlier) === key);
       if (at < 0) at = followed.push(specs) - 1;
       const now = header();
-      const [own = ""] = method.split(CHANGED);
-      const shown = now.sources.some((source) => source.method === own && isComputed(source)) ? own : "attention";
+      const [base = ""] = method.split(CHANGED);
+      const shown = now.sources.some((source) => source.method === base && isComputed(source)) ? base : "attention";
       const name = `${shown}${CHANGED}${at}`;
       if (!now.sources.some((source) => source.method === name)) {
         const like = now.sources.filter((source) => source.method === shown);

@@ -1,7 +1,7 @@
 /** A live model: brought from the page or from its folder, unpacked and checked against torch, and its passes. */
 import { type EngineClient, localClient } from "../engine/client.ts";
 import { createEngine } from "../engine/engine.ts";
-import { type Edits, type PackedModel, type Pass, type Shape, UNCHANGED, type Wanted } from "../engine/types.ts";
+import { type Edits, type Outputs, type PackedModel, type Pass, type Shape, UNCHANGED } from "../engine/types.ts";
 import type { Group, Settable } from "../host/groups.ts";
 import type { State } from "../host/pageModel.ts";
 import type { Spec } from "../wire/wire.ts";
@@ -67,7 +67,7 @@ export interface LiveModel {
   /** A pass, with what is wanted of it beyond its maps; the last ones are kept, those of changes by their specs. */
   pass(
     ids: readonly number[],
-    wanted?: Partial<Wanted>,
+    outputs?: Partial<Outputs>,
     change?: { specs: readonly Spec[]; edits: Edits },
   ): Promise<Pass>;
   /** The most tokens of a text. */
@@ -123,27 +123,27 @@ async function checked(packed: PackedLive, reader: PackedReader, engine: EngineC
 export const durations = new WeakMap<Pass, number>();
 
 /** Passes that are kept. */
-const KEPT = 8;
+const CACHE_SIZE = 8;
 
 /** Passes of a model; one that was computed with less than is wanted is computed again. */
-function remembered(engine: EngineClient, least: Wanted["logits"]): LiveModel["pass"] {
-  const kept = new Map<string, { wanted: Wanted; pass: Promise<Pass> }>();
+function remembered(engine: EngineClient, least: Outputs["logits"]): LiveModel["pass"] {
+  const cache = new Map<string, { outputs: Outputs; pass: Promise<Pass> }>();
   return (ids, { logits, heads = false } = {}, change) => {
     const key = JSON.stringify([ids, change?.specs ?? []]);
-    const before = kept.get(key);
-    const all = [logits, least, before?.wanted.logits].includes("all");
-    const wanted: Wanted = { logits: all ? "all" : "last", heads: heads || Boolean(before?.wanted.heads) };
-    const isEnough = before && before.wanted.logits === wanted.logits && before.wanted.heads === wanted.heads;
+    const before = cache.get(key);
+    const all = [logits, least, before?.outputs.logits].includes("all");
+    const outputs: Outputs = { logits: all ? "all" : "last", heads: heads || Boolean(before?.outputs.heads) };
+    const isEnough = before && before.outputs.logits === outputs.logits && before.outputs.heads === outputs.heads;
     const start = performance.now();
-    const entry = isEnough ? before : { wanted, pass: engine.pass(ids, change?.edits ?? UNCHANGED, wanted) };
+    const entry = isEnough ? before : { outputs, pass: engine.pass(ids, change?.edits ?? UNCHANGED, outputs) };
     entry.pass.then(
       (pass) => durations.set(pass, durations.get(pass) ?? performance.now() - start),
-      () => kept.delete(key),
+      () => cache.delete(key),
     );
-    kept.delete(key);
-    kept.set(key, entry);
-    const [oldest = ""] = kept.keys();
-    if (kept.size > KEPT) kept.delete(oldest);
+    cache.delete(key);
+    cache.set(key, entry);
+    const [oldest = ""] = cache.keys();
+    if (cache.size > CACHE_SIZE) cache.delete(oldest);
     return entry.pass;
   };
 }

@@ -174,7 +174,7 @@ export async function patternsOf(
     ),
   );
   const aboutSpecial = new Set(["separator", ...(roles.special[0] ? ["first"] : [])]);
-  const own: string[][] = [];
+  const strongest: string[][] = [];
   const byHead: number[][][] = [];
   for (const layer of layers) {
     const ofLayer = (await matrices(layer)).map((matrix) => {
@@ -188,9 +188,9 @@ export async function patternsOf(
       );
     });
     byHead.push(ofLayer);
-    own.push(ofLayer.map((values) => nameOf(names, values, aboutSpecial)));
+    strongest.push(ofLayer.map((values) => nameOf(names, values, aboutSpecial)));
   }
   const heads = byHead[0]?.length ?? 0;
   const values = names.flatMap((_, i) => byHead.flatMap((layer) => layer.map((head) => head[i] as number)));
-  return [{ patterns: entries, own, heads }, Float32Array.from(values)];
+  return [{ patterns: entries, own: strongest, heads }, Float32Array.from(values)];
 }

@@ -59,7 +59,7 @@ export function createSession(all: readonly PackedLive[], host: Host): Session {
       ? (inFolders.get(files.folder) ?? folderModel(packed, files, () => workerClient(host.engine, packed.model)))
       : heldModel(packed, () => host.bytes(blob));
     if (files) inFolders.set(files.folder, source);
-    return { packed, source, texts, known: new Map() };
+    return { packed, source, texts, opened: new Map() };
   });
   const modelOf = (store: string): Live | undefined => lives.find(({ texts }) => texts.has(store));
   /** What the reader may stop, by the id of its request. */
@@ -70,8 +70,8 @@ export function createSession(all: readonly PackedLive[], host: Host): Session {
   for (const { source } of lives) source.ready().then(offer, () => undefined);
   const textOf = async (live: Live, store: string): Promise<[LiveModel, LiveText]> => {
     const model = await live.source.ready();
-    const text = live.known.get(store) ?? (live.texts.get(store)?.(model) as LiveText);
-    live.known.set(store, text);
+    const text = live.opened.get(store) ?? (live.texts.get(store)?.(model) as LiveText);
+    live.opened.set(store, text);
     return [model, text];
   };
   /** Answer a request, say what it waits for, and end it where the reader stops it. */
@@ -140,11 +140,11 @@ export function createSession(all: readonly PackedLive[], host: Host): Session {
       if (!live) return null;
       if (question.kind === "cancel") return cancel(question.id, question.job);
       const { id, topic, args } = question;
-      const own = TOPICS[topic];
-      if (!own && !isAnswered(topic)) return null;
+      const handler = TOPICS[topic];
+      if (!handler && !isAnswered(topic)) return null;
       return served<QuestionReply>(live, id, topic, tell, async (signal, tellNow) => {
-        const [meta, buffers]: Answer = own
-          ? [await own(live, host, args, signal, tellNow), []]
+        const [meta, buffers]: Answer = handler
+          ? [await handler(live, host, args, signal, tellNow), []]
           : await answerTopic(live, view, topic, args);
         return [{ kind: "answer", id, meta, lengths: buffers.map(({ length }) => length) }, buffers];
       });
@@ -207,13 +207,13 @@ async function preview(live: Live, _: Host, { text }: Args): Promise<Preview> {
 }
 
 /** How a text is continued. */
-interface Wanted extends Pick<Continued, "length" | "temperature" | "top_k" | "seed"> {
+interface ContinuationArgs extends Pick<Continued, "length" | "temperature" | "top_k" | "seed"> {
   text: string;
 }
 
 /** Write on, and tell every token. What was written before a stop is the answer. */
 async function written(live: Live, _: Host, args: Args, signal: AbortSignal, tell: Tell): Promise<Continuation> {
-  const { text, ...how } = args as unknown as Wanted;
+  const { text, ...how } = args as unknown as ContinuationArgs;
   const model = await live.source.ready();
   const { ids } = read(model.reader, text);
   const length = Math.min(how.length, Math.max(1, model.longest - ids.length));

@@ -17,7 +17,7 @@ export interface Live {
   packed: PackedLive;
   source: Source;
   texts: Map<string, (model: LiveModel) => LiveText>;
-  known: Map<string, LiveText>;
+  opened: Map<string, LiveText>;
 }
 
 /** Characters of a text in a menu. */
@@ -44,9 +44,9 @@ export async function type(live: Live, host: Host, typed: string): Promise<numbe
   const lead = group.views.find((line) => line[group.shown]) as string[];
   const header = (name: string | null | undefined): Header | undefined =>
     name ? (host.model(nameIn(host.written(name).store))?.get("header") as Header | undefined) : undefined;
-  const known = lead.findIndex((name) => header(name)?.text === text);
-  if (known < 0) await add(live, model, host, text, tokens);
-  const index = known < 0 ? lead.length - 1 : known;
+  const existing = lead.findIndex((name) => header(name)?.text === text);
+  if (existing < 0) await add(live, model, host, text, tokens);
+  const index = existing < 0 ? lead.length - 1 : existing;
   await host.show(packed.group, index);
   return index;
 }
@@ -64,7 +64,7 @@ export const textIn =
 
 /** Add the models of a text: a store, a selection, and the states of the views that show it. */
 async function add(
-  { packed, texts, known }: Live,
+  { packed, texts, opened }: Live,
   model: LiveModel,
   host: Host,
   text: string,
@@ -85,9 +85,9 @@ async function add(
   host.add(store, "store", { header: empty, eager: new Uint8Array() });
   const typed = textIn(host, store, tokens.ids);
   texts.set(store, typed);
-  known.set(store, typed(model));
+  opened.set(store, typed(model));
   // Of views that show explanations alone, the prediction is explained at once.
-  if (!empty.sources.length) for (const { method } of empty.methods) await known.get(store)?.explain(method);
+  if (!empty.sources.length) for (const { method } of empty.methods) await opened.get(store)?.explain(method);
   const header = host.model(store)?.get("header") as Header;
   host.add(selection, "selection", startOf(host.written(nameIn(like.selection)), header));
   const items = itemsOf(group, host, header);
@@ -95,13 +95,13 @@ async function add(
     name ? (host.written(name).options as Partial<QuestionOptions>).question : null,
   );
   const subjects = await Promise.all(questions.map((question) => question && subjectOf(question.model, tokens.ids)));
-  group.views.forEach((line, place) => {
-    const name = lines[place] ? `${store}-view${place}` : null;
+  group.views.forEach((line, row) => {
+    const name = lines[row] ? `${store}-view${row}` : null;
     if (name) {
-      const state = host.written(lines[place] as string);
+      const state = host.written(lines[row] as string);
       const { texts, ...rest } = state.options as ExplorerOptions;
-      const question = questions[place] && { ...questions[place], subject: subjects[place] };
-      const own = {
+      const question = questions[row] && { ...questions[row], subject: subjects[row] };
+      const options = {
         ...rest,
         marks: [],
         ...(texts && { texts: { ...texts, text: null } }),
@@ -110,11 +110,11 @@ async function add(
       const at = { store: `anywidget:${store}`, selection: `anywidget:${selection}` };
       // The line for typed texts receives the text, and is not redrawn.
       const isLine = "text" in rest;
-      host.add(name, "view", { ...state, ...(isLine ? { options: { ...own, text } } : { options: own, ...at }) });
+      host.add(name, "view", { ...state, ...(isLine ? { options: { ...options, text } } : { options, ...at }) });
     }
     line.push(name);
-    line.forEach((one, index) => {
-      if (one) setTexts(host.written(one), items, index);
+    line.forEach((viewName, index) => {
+      if (viewName) setTexts(host.written(viewName), items, index);
     });
   });
 }

@@ -81,9 +81,9 @@ function sentences(text: string): Span[] {
 }
 
 const paragraphs = (text: string): Span[] =>
-  [...text.matchAll(PARAGRAPH)].map(({ 0: found, index }): Span => [index, index + found.length]);
+  [...text.matchAll(PARAGRAPH)].map(({ 0: paragraph, index }): Span => [index, index + paragraph.length]);
 
-const FOUND: Record<string, (text: string) => Span[]> = { word: words, sentence: sentences, paragraph: paragraphs };
+const SPANS: Record<string, (text: string) => Span[]> = { word: words, sentence: sentences, paragraph: paragraphs };
 
 /** A token's span without leading blanks; a single space belongs to the character after it. */
 function trimmed(text: string, [start, end]: Span): Span {
@@ -116,7 +116,7 @@ function axisOf(unit: string, labels: string[], members: number[][], special: re
 export function axisIn(unit: string, text: string, read: Read, labels: readonly string[]): Axis | null {
   const every = read.ids.map((_, token) => [token]);
   if (unit === "token") return axisOf(unit, [...labels], every, read.special);
-  const elements = FOUND[unit]?.(text);
+  const elements = SPANS[unit]?.(text);
   if (!elements) return null;
   const touched = read.spans.map((span, token) => {
     const [start, end] = trimmed(text, span);

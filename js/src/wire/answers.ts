@@ -12,7 +12,7 @@ import type { Question, QuestionReply } from "./wire.ts";
 
 /** Jobs shorter than this (ms) are not announced. */
 const ANNOUNCED_AFTER = 250;
-const KEPT = 256;
+const CACHE_SIZE = 256;
 const GONE = "No answer from the kernel: it is busy or gone, or there is none. Rerun the cell.";
 
 export interface Answers {
@@ -114,7 +114,7 @@ export function createAnswers(ctx: ViewContext, signal: AbortSignal, changed: ()
     const isWhole = reply.kind !== "answer" || reply.lengths.every((length, i) => length === buffers[i]?.byteLength);
     if (reply.kind === "answer" && isWhole) {
       received.set(flight.key, { meta: reply.meta, buffers });
-      for (const oldest of received.keys()) if (received.size > KEPT) received.delete(oldest);
+      for (const oldest of received.keys()) if (received.size > CACHE_SIZE) received.delete(oldest);
     }
     finish(
       flight,

@@ -32,7 +32,7 @@ export interface StandIn {
 }
 
 /** Where the views of a page keep the one that stands in for all of them. */
-export interface Place {
+export interface StandInHolder {
   standIn?: StandIn | undefined;
 }
 
@@ -45,17 +45,17 @@ interface Code {
 const SOON = 2000;
 
 /** Let a view be answered when the kernel is gone; resolves once it is, where it is known to be. */
-export async function joinStandIn(view: Relieved, place: Place, lent: readonly unknown[]): Promise<void> {
+export async function joinStandIn(view: Relieved, holder: StandInHolder, lent: readonly unknown[]): Promise<void> {
   const { model, props, store, tiles } = view;
   const isLost = (): boolean => tiles.status().state === "no-kernel";
   const relieve = async (): Promise<void> => {
     const { code } = store.get("stand_in") ?? {};
-    if (!code || !(isLost() || place.standIn?.isNeeded(view))) return;
-    if (!place.standIn) {
+    if (!code || !(isLost() || holder.standIn?.isNeeded(view))) return;
+    if (!holder.standIn) {
       const { exports } = await props.host.getWidget<Code>(code);
-      place.standIn ??= exports.code(lent).standIn?.();
+      holder.standIn ??= exports.code(lent).standIn?.();
     }
-    await place.standIn?.relieve(view);
+    await holder.standIn?.relieve(view);
   };
   // After what gives up a request has come to its end.
   tiles.subscribe(props.signal, () => isLost() && queueMicrotask(() => relieve().catch(console.error)));

@@ -480,8 +480,8 @@ export function createTiles(): TileStore {
     row(source, layer, head, row, quiet) {
       const ask: RowRequest = { kind: "row", source, layer, head, row };
       const key = keyOf(ask);
-      const kept = cache.row(key);
-      if (kept) return Promise.resolve(kept);
+      const cached = cache.row(key);
+      if (cached) return Promise.resolve(cached);
       const lost = status.state === "no-kernel";
       quietRows[quiet ? "add" : "delete"](key);
       if (lost && !quiet) setStatus("no-kernel", UNANSWERED);

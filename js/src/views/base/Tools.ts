@@ -88,13 +88,13 @@ export const renderTools = view((ctx, root, signal) => {
   const answers = createAnswers(ctx, signal, () => handOver());
   /** Whether its numbers are not those of a matrix of the store. */
   const hasOwn = (): boolean => ctx.header().sources.length === 0 || (ctx.options as TableOptions).ownTable === true;
-  const own = (): Record<string, unknown> => {
+  const tableOptions = (): Record<string, unknown> => {
     const { tableOf = [], ...options } = ctx.options as TableOptions & Record<string, unknown>;
     return Object.fromEntries(tableOf.map((name) => [name, options[name]]));
   };
   /** What names the table. */
   const values = (): Record<string, unknown> => {
-    if (hasOwn()) return own();
+    if (hasOwn()) return tableOptions();
     const { source, layer, head } = ctx.resolved();
     return { method: source.method, stack: source.stack, unit: source.unit, layer, head };
   };
@@ -122,17 +122,17 @@ export const renderTools = view((ctx, root, signal) => {
   const below = ctx.options.below ? createBelowButton(ctx, signal, shown, ctx.options.below) : null;
   for (const action of [claim, below])
     if (action) shown.querySelector(":scope > .aw-footer > .aw-end")?.prepend(action.element);
-  let wanted: Record<string, unknown> | null = null;
+  let request: Record<string, unknown> | null = null;
   const table: string[] = [];
   const handOver = (): void => {
-    if (!wanted) return;
-    const why = answers.failure("csv", wanted);
-    const answer = answers.get<string | Part>("csv", wanted)?.meta;
+    if (!request) return;
+    const why = answers.failure("csv", request);
+    const answer = answers.get<string | Part>("csv", request)?.meta;
     if (typeof answer === "object") {
       table.push(answer.text);
       if (answer.next !== null) {
         answers.retry("csv", true);
-        wanted = { ...wanted, first: answer.next };
+        request = { ...request, first: answer.next };
         handOver();
         return;
       }
@@ -144,7 +144,7 @@ export const renderTools = view((ctx, root, signal) => {
     } else if (why) setText(message, why);
     else return;
     answers.retry("csv", true);
-    wanted = null;
+    request = null;
     table.length = 0;
   };
   const actions: Action[] = [
@@ -155,9 +155,9 @@ export const renderTools = view((ctx, root, signal) => {
     {
       label: "Values (CSV)",
       act() {
-        wanted = values();
+        request = values();
         handOver();
-        if (wanted) setText(message, "waiting for the kernel …");
+        if (request) setText(message, "waiting for the kernel …");
       },
     },
     {
@@ -200,11 +200,11 @@ export const renderTools = view((ctx, root, signal) => {
   let entry = saving.head;
   saving.unfold();
   showing.unfold();
-  const lines = (place: string, words: readonly string[]): HTMLElement =>
+  const lines = (location: string, words: readonly string[]): HTMLElement =>
     h(
       "div.tools-place",
       { role: "listitem" },
-      h("div.note", place),
+      h("div.note", location),
       ...words.map((line) => {
         const [name = "", ...does] = line.split(": ");
         return h("div.tools-key", h("span.tools-key-name", name), h("span", does.join(": ")));
@@ -217,7 +217,7 @@ export const renderTools = view((ctx, root, signal) => {
     showing.element.hidden = form.childElementCount === 0;
     setChildren(
       keys,
-      ...keysOf(shown).map(([place, words]) => lines(place, words)),
+      ...keysOf(shown).map(([location, words]) => lines(location, words)),
       lines("everywhere", [...[below?.words() ?? ""].filter(Boolean), "Tab: next part", "?: this list"]),
     );
   });

@@ -15,7 +15,7 @@ export interface Outcome {
 
 /** A table of outcomes with values formatted by `print` and labels of at most `longest` characters. */
 export function beforeAfter(
-  what: string,
+  heading: string,
   outcomes: readonly Outcome[],
   print: (value: number | null) => string,
   longest = 40,
@@ -40,7 +40,7 @@ export function beforeAfter(
       h("td", print(now)),
     );
   });
-  const heads = [what, "", isChanged ? "before" : "", "now"];
+  const heads = [heading, "", isChanged ? "before" : "", "now"];
   const cells = heads.map((text) => (text ? h("th", { scope: "col" }, text) : h("td")));
   return h("table.both", h("thead", h("tr", ...cells)), h("tbody", ...rows));
 }

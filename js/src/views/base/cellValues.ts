@@ -11,7 +11,7 @@ import { absence, rowWords } from "./rowFacts.ts";
 /** Milliseconds for which the pointer rests on a cell before its exact row is requested. */
 const RESTS_MS = 300;
 /** Exact rows that are kept: that of the pinned cell, and those the pointer rested on. */
-const KEPT = 4;
+const CACHE_SIZE = 4;
 
 export interface ExactRows {
   /** The exact row of the shown matrix if it is loaded; if `ask` is set, it is requested otherwise. */
@@ -35,8 +35,8 @@ export function createExactRows(ctx: ViewContext, arrived: () => void): ExactRow
   const filter = (name: string, row: number, values: Float32Array): Float32Array => {
     const filters = filtersOf(ctx);
     if (!hidesValues(filters)) return values;
-    const wanted = JSON.stringify([name, filters]);
-    let left = shown.get(wanted);
+    const request = JSON.stringify([name, filters]);
+    let left = shown.get(request);
     if (!left) {
       const source = ctx.source();
       const { special } = ctx.axisOf(source.query);
@@ -44,7 +44,7 @@ export function createExactRows(ctx: ViewContext, arrived: () => void): ExactRow
         source.kind === "map" && hidesSpecial(filters) && special[row]
           ? values.map(() => Number.NaN)
           : filteredRow(values, ctx.axisOf(source.key).special, filters, rescales(source));
-      keep(shown, wanted, left);
+      keep(shown, request, left);
     }
     return left;
   };
@@ -105,7 +105,7 @@ export function createExactRows(ctx: ViewContext, arrived: () => void): ExactRow
 function keep(map: Map<string, Float32Array>, name: string, values: Float32Array): void {
   map.delete(name);
   map.set(name, values);
-  for (const oldest of map.keys()) if (map.size > KEPT) map.delete(oldest);
+  for (const oldest of map.keys()) if (map.size > CACHE_SIZE) map.delete(oldest);
 }
 
 /** The name of an element, quoted for use in a sentence. */

@@ -117,17 +117,22 @@ export function drawOnColumns(chosen: Chosen, ctx: ViewContext, side: Span["side
 }
 
 /** The place of an element among the drawn rows or columns; -1: it is not drawn. */
-export type Place = (side: Span["side"], element: number) => number;
+export type PositionOf = (side: Span["side"], element: number) => number;
 
 /** Outline the cells of a map that are pinned together, and draw the span at its sides. */
-export function drawOnMap(chosen: Chosen, ctx: ViewContext, size: Cells, place: Place = (_, element) => element): void {
+export function drawOnMap(
+  chosen: Chosen,
+  ctx: ViewContext,
+  size: Cells,
+  positionOf: PositionOf = (_, element) => element,
+): void {
   const { layer } = ctx.resolved();
   const pins = ctx.pins();
   const here = pins.length > 1 ? pins.filter((cell) => (cell.layer ?? layer) === layer) : [];
   const boxes = here.flatMap((cell) => {
     const at = {
-      query: cell.query < 0 ? -1 : place("query", cell.query),
-      key: cell.key < 0 ? -1 : place("key", cell.key),
+      query: cell.query < 0 ? -1 : positionOf("query", cell.query),
+      key: cell.key < 0 ? -1 : positionOf("key", cell.key),
     };
     const isOut = (cell.query >= 0 && at.query < 0) || (cell.key >= 0 && at.key < 0);
     return isOut ? [] : [boxOf(at, size)];
@@ -135,8 +140,8 @@ export function drawOnMap(chosen: Chosen, ctx: ViewContext, size: Cells, place: 
   /** A bar for every element of the span that is drawn. */
   const bars = (side: Span["side"], cell: number): Bar[] => {
     const [start, stop] = ctx.span(side) ?? [0, 0];
-    const places = Array.from({ length: stop - start }, (_, i) => place(side, start + i));
-    return places.filter((at) => at >= 0).map((at) => [at * cell, (at + 1) * cell]);
+    const positions = Array.from({ length: stop - start }, (_, i) => positionOf(side, start + i));
+    return positions.filter((at) => at >= 0).map((at) => [at * cell, (at + 1) * cell]);
   };
   chosen.draw(boxes, bars("query", size.cellHeight), bars("key", size.cellWidth));
 }

@@ -23,11 +23,11 @@ export function createLinks(ctx: ViewContext, signal: AbortSignal): () => Promis
       arrived = () => {
         const answer = answers.get<Expression>("expression", PLACE_QUERY)?.meta;
         const why = answers.failure("expression", PLACE_QUERY);
-        if (answer) done({ text: answer.code, words: said("a line of Python that opens this", answer.note) });
+        if (answer) done({ text: answer.code, words: sentence("a line of Python that opens this", answer.note) });
         else if (why)
           done({
             text: codeOf(ctx, placeOf(ctx)?.dataset.text),
-            words: said("a line of Python", "the view is called “view” here"),
+            words: sentence("a line of Python", "the view is called “view” here"),
           });
         else return;
         arrived = () => undefined;
@@ -40,14 +40,14 @@ export function createLinks(ctx: ViewContext, signal: AbortSignal): () => Promis
   };
 }
 
-const said = (what: string, note: string): string => [what, note].filter(Boolean).join("; ");
+const sentence = (subject: string, note: string): string => [subject, note].filter(Boolean).join("; ");
 
 /** The address of what a view shows, on a page of its own: not in a notebook, nor in a frame without an address. */
 function addressOf(ctx: ViewContext): string | null {
-  const place = placeOf(ctx);
-  if (!place || location.protocol === "about:") return null;
-  const number = [...document.querySelectorAll(".aw-view[data-model]")].indexOf(place) + 1;
-  return `${location.href.replace(/#.*$/s, "")}#${fragmentOf(ctx, number, place.dataset.text)}`;
+  const viewElement = placeOf(ctx);
+  if (!viewElement || location.protocol === "about:") return null;
+  const number = [...document.querySelectorAll(".aw-view[data-model]")].indexOf(viewElement) + 1;
+  return `${location.href.replace(/#.*$/s, "")}#${fragmentOf(ctx, number, viewElement.dataset.text)}`;
 }
 
 /** Where a page of its own shows this view. */

@@ -40,24 +40,24 @@ export function createCopyButton(
   const button = h("button.button.copy", { type: "button", title }, label);
   const text = h("input.copy-text", { readonly: "", spellcheck: "false", "aria-label": "Python" });
   const note = h("div.copy-note");
-  const told = h("div.copy-told", note, text);
+  const panel = h("div.copy-told", note, text);
   const region = h("div.sr", { role: "status" });
-  const element = h("span.copy-place", button, told, region);
+  const element = h("span.copy-place", button, panel, region);
   const answers = createAnswers(ctx, signal, () => receive());
   let requested: NumberPlace | null = null;
   let timer: ReturnType<typeof setTimeout> | undefined;
 
-  told.hidden = true;
+  panel.hidden = true;
   button.disabled = true;
   reserve(button, label, COPIED);
 
-  const close = (): void => assign(told, { hidden: true });
+  const close = (): void => assign(panel, { hidden: true });
   /** Show a message next to the button, with the text to copy by hand. */
   const tell = (words: string, code: string): void => {
     const view = element.closest(".aw-root") ?? document.body;
-    const [own, whole] = [element, view].map((el) => el.getBoundingClientRect()) as [DOMRect, DOMRect];
-    setFlag(told, "data-left", own.left + own.right < whole.left + whole.right);
-    assign(told, { hidden: false });
+    const [box, whole] = [element, view].map((el) => el.getBoundingClientRect()) as [DOMRect, DOMRect];
+    setFlag(panel, "data-left", box.left + box.right < whole.left + whole.right);
+    assign(panel, { hidden: false });
     assign(text, { value: code });
     setText(note, words);
     setText(region, words);
@@ -85,13 +85,13 @@ export function createCopyButton(
     const answer = answers.get<Expression>("expression", requested)?.meta;
     const failure = answers.failure("expression", requested);
     if (!answer && !failure) return;
-    const place = requested;
+    const numberPlace = requested;
     requested = null;
     if (answer) void deliver(answer);
-    else void withoutKernel(place, failure ?? "");
+    else void withoutKernel(numberPlace, failure ?? "");
   };
-  const withoutKernel = async (place: NumberPlace, why: string): Promise<void> => {
-    const code = general(ctx, place);
+  const withoutKernel = async (numberPlace: NumberPlace, why: string): Promise<void> => {
+    const code = general(ctx, numberPlace);
     if (code) await deliver({ code, note: "no kernel answers: the view is called “view” here" });
     else {
       setText(region, why);
@@ -109,7 +109,7 @@ export function createCopyButton(
       receive();
     },
   });
-  on(told, signal, {
+  on(panel, signal, {
     keydown: (event) => event.key === "Escape" && close(),
     focusout: (event) => element.contains(event.relatedTarget as Node | null) || close(),
   });

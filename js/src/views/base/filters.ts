@@ -84,9 +84,9 @@ const INSIDE = new WeakMap<Flags, readonly number[]>();
 
 /** Whether each of these elements stands apart: the special tokens, unless there is nothing else. */
 export function standApart(special: readonly number[], filters: Pick<Filters, "special">): Flags {
-  const kept = filters.special === "apart" ? APART : NOWHERE;
-  const apart = kept.get(special) ?? (kept === APART ? apartOf(special) : special.map(() => false));
-  kept.set(special, apart);
+  const cache = filters.special === "apart" ? APART : NOWHERE;
+  const apart = cache.get(special) ?? (cache === APART ? apartOf(special) : special.map(() => false));
+  cache.set(special, apart);
   return apart;
 }
 

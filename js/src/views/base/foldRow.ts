@@ -23,9 +23,9 @@ export function fitting(
   const order = [...widths.keys()].sort((a, b) => Number(first[b] ?? false) - Number(first[a] ?? false) || a - b);
   const shown = widths.map(() => false);
   let left = room - more;
-  for (const [place, i] of order.entries()) {
+  for (const [rank, i] of order.entries()) {
     left -= (widths[i] as number) + gap;
-    if (left < 0 && place > 0) break;
+    if (left < 0 && rank > 0) break;
     shown[i] = true;
   }
   return shown;

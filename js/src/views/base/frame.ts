@@ -49,8 +49,8 @@ export interface Frame {
 
 /** Fill `root` with a frame around `body`. */
 export function createFrame(ctx: ViewContext, root: HTMLElement, parts: FrameParts): Frame {
-  const [title, place, note] = [h("b.title"), h("span.where"), h("span.note")];
-  const caption = h("div.caption", title, ...(parts.tags ?? []), place, note, ...(parts.legend ? [parts.legend] : []));
+  const [title, about, note] = [h("b.title"), h("span.where"), h("span.note")];
+  const caption = h("div.caption", title, ...(parts.tags ?? []), about, note, ...(parts.legend ? [parts.legend] : []));
   const [inBar, inBody] = parts.plain ? [[caption], []] : [[], [caption]];
   const veil = createVeil(ctx, caption, parts.skeleton ?? "rows");
   const body = h(`div.body${parts.layout ?? ".column"}`, ...inBody, ...parts.body, veil.element);
@@ -95,8 +95,8 @@ export function createFrame(ctx: ViewContext, root: HTMLElement, parts: FramePar
   const showProgress = (): void => {
     // Inside another view, and over the picture, this is redundant.
     const job = isInside || (missing?.job && !isDrawn) ? null : ctx.tiles.job();
-    const own = isDrawn && missing?.job !== null ? missing : null;
-    progress.show(own ?? (job && { kind: "awaited", words: "", job, cancel: () => ctx.tiles.cancel() }));
+    const pending = isDrawn && missing?.job !== null ? missing : null;
+    progress.show(pending ?? (job && { kind: "awaited", words: "", job, cancel: () => ctx.tiles.cancel() }));
   };
   return {
     readout: isInside ? ctx.readout : footer,
@@ -116,10 +116,10 @@ export function createFrame(ctx: ViewContext, root: HTMLElement, parts: FramePar
       if (!isInside) setStyles(root, { "--aw-tall": height ? `${height}px` : "auto" });
       // A view of numbers without a text lacks a source.
       if (ctx.header().sources.length === 0) {
-        const own = ctx.options.title || (fallback ?? "");
-        setText(title, own);
-        if (typeof where === "string") setText(place, where);
-        return own;
+        const heading = ctx.options.title || (fallback ?? "");
+        setText(title, heading);
+        if (typeof where === "string") setText(about, where);
+        return heading;
       }
       const shown = ctx.resolved();
       const { source, notes } = shown;
@@ -129,14 +129,14 @@ export function createFrame(ctx: ViewContext, root: HTMLElement, parts: FramePar
         const text = typeof where === "string" ? where : where(at);
         return text && at.source.stack !== "self" ? `${at.source.stack} · ${text}` : text;
       };
-      setText(place, words(shown));
+      setText(about, words(shown));
       const other = ctx.counterpart();
       const next = [shown, ...(other ? [other] : [])];
       if (name === source.title) reserve(title, ...next.map((at) => at.source.title));
       else if (names.length > 0) reserve(title, ...names);
-      reserve(place, ...next.map((at) => words({ ...at, layer: at.source.layers.at(-1) ?? at.layer })));
-      const said = [source.note, ...notes].filter(Boolean).join(" · ");
-      if (setText(note, said)) note.title = said;
+      reserve(about, ...next.map((at) => words({ ...at, layer: at.source.layers.at(-1) ?? at.layer })));
+      const remark = [source.note, ...notes].filter(Boolean).join(" · ");
+      if (setText(note, remark)) note.title = remark;
       setText(warning, source.warning);
       return name;
     },

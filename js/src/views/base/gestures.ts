@@ -209,7 +209,7 @@ export function pickAlong(
   along: "rows" | "cols",
   side: Span["side"],
   signal: AbortSignal,
-  cellAt: (place: number) => Cell,
+  cellAt: (position: number) => Cell,
 ): void {
   const at = (spot: Spot): Cell => cellAt(spot[along === "rows" ? 0 : 1]);
   createPicking(el, picture, signal, {

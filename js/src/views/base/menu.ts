@@ -36,9 +36,9 @@ const TYPED_MS = 600;
 export function typedItem(items: readonly Item[], start: number, typed: string): number {
   const order = items.map((_, i) => (start + i) % items.length);
   const labelled = (i: number): string => items[i]?.label.toLowerCase() ?? "";
-  const wanted = typed.toLowerCase();
-  const inside = (i: number): boolean => wanted.length > 1 && labelled(i).includes(wanted);
-  return order.find((i) => labelled(i).startsWith(wanted)) ?? order.find(inside) ?? start;
+  const prefix = typed.toLowerCase();
+  const inside = (i: number): boolean => prefix.length > 1 && labelled(i).includes(prefix);
+  return order.find((i) => labelled(i).startsWith(prefix)) ?? order.find(inside) ?? start;
 }
 
 /** The option of an item; `id` names it for screen readers. */

@@ -4,7 +4,7 @@ import { assign, h, setStyles, setText } from "../../dom.ts";
 export interface Meter {
   name: string;
   /** Where it stands, in quiet digits after the name. */
-  place?: string;
+  position?: string;
   value: number;
   kind: "amount" | "for" | "against" | "apart";
   /** Whether it is the pinned one. */
@@ -16,7 +16,7 @@ export interface Meter {
 interface Row {
   row: HTMLElement;
   name: HTMLElement;
-  place: HTMLElement;
+  position: HTMLElement;
   bar: HTMLElement;
   value: HTMLElement;
   index: number;
@@ -45,15 +45,15 @@ export function createMeters(label: string, signal: AbortSignal, choose?: (index
   const rowAt = (i: number): Row => {
     let made = rows[i];
     if (!made) {
-      const [name, place, bar, value] = [h("span"), h("span.dim"), h("span"), h("span.meter-value")];
+      const [name, position, bar, value] = [h("span"), h("span.dim"), h("span"), h("span.meter-value")];
       const row = h(
         "div.meter",
         { role: "listitem" },
-        h("span.meter-name", name, place),
+        h("span.meter-name", name, position),
         h("span.meter-bar", { "aria-hidden": "true" }, bar),
         value,
       );
-      made = { row, name, place, bar, value, index: -1 };
+      made = { row, name, position, bar, value, index: -1 };
       rows.push(made);
       const here = made;
       if (choose) row.addEventListener("click", () => here.index >= 0 && choose(here.index), { signal });
@@ -68,7 +68,7 @@ export function createMeters(label: string, signal: AbortSignal, choose?: (index
         const made = rowAt(i);
         made.index = meter.index ?? -1;
         if (setText(made.name, meter.name)) made.name.title = meter.name;
-        setText(made.place, meter.place ? ` ${meter.place}` : "");
+        setText(made.position, meter.position ? ` ${meter.position}` : "");
         setText(made.value, amountText(meter.value, top));
         assign(made.bar, { className: meter.kind === "apart" ? "aw-special-sum" : `aw-${meter.kind}` });
         setStyles(made.bar, { width: `${top > 0 ? Math.min(100, (100 * Math.abs(meter.value)) / top) || 0 : 0}%` });

@@ -25,16 +25,21 @@ export interface Missing {
 }
 
 /** The answer to a request is missing; `what` names what it holds. */
-export function missingAnswer(answers: Answers, topic: string, args: Record<string, unknown>, what: string): Missing {
+export function missingAnswer(
+  answers: Answers,
+  topic: string,
+  args: Record<string, unknown>,
+  subject: string,
+): Missing {
   const why = answers.failure(topic, args);
-  if (why) return failed(what, why, () => answers.again(topic));
+  if (why) return failed(subject, why, () => answers.again(topic));
   const job = answers.job(topic);
-  return { kind: "awaited", words: `waiting for ${what}`, job, cancel: () => answers.cancel(topic) };
+  return { kind: "awaited", words: `waiting for ${subject}`, job, cancel: () => answers.cancel(topic) };
 }
 
 /** What did not come, and why. */
-export function failed(what: string, why: string, retry?: () => void): Missing {
-  return { kind: "failed", words: `No ${what}`, advice: why, retry };
+export function failed(subject: string, why: string, retry?: () => void): Missing {
+  return { kind: "failed", words: `No ${subject}`, advice: why, retry };
 }
 
 /** The selected matrix is missing. */

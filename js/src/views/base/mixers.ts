@@ -48,5 +48,5 @@ export function attends(source: Source, layer: number, head: number): boolean {
 /** What a value is; of a reduction, what holds for all of its heads, which a longer sentence says; "" for attention. */
 export function meaningOf(source: Source, layer: number, head: HeadKey): string {
   const words = groupsAt(source, layer, head).map(({ meaning }) => source.mixers?.meanings[meaning] ?? "");
-  return words.reduce((most, one) => (one.length > most.length ? one : most), "");
+  return words.reduce((most, word) => (word.length > most.length ? word : most), "");
 }

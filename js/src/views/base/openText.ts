@@ -78,8 +78,8 @@ export function createOpening(ctx: ViewContext, signal: AbortSignal, frame: () =
       const reason = opens && !hasKernel(ctx) ? NO_KERNEL : why;
       void toClipboard(code, button ?? undefined).then((copied) => {
         if (signal.aborted) return;
-        const what = copied ? "Copied" : "Copy this by hand";
-        frame().readout.show(`${what}${reason ? ` (${reason})` : ""}: ${code}`, true);
+        const outcome = copied ? "Copied" : "Copy this by hand";
+        frame().readout.show(`${outcome}${reason ? ` (${reason})` : ""}: ${code}`, true);
       });
     },
   };

@@ -70,9 +70,9 @@ export function createBelowButton(
     if (query < 0 || key < 0) return null;
     const at = { stack: source.stack, layer, head, query, key };
     if (hasKernel(ctx)) return at;
-    const place = String(Object.values(at));
+    const position = String(Object.values(at));
     const inner = opened();
-    return inner && (inner.cells?.some((held) => String(held) === place) ?? true) ? at : null;
+    return inner && (inner.cells?.some((cell) => String(cell) === position) ?? true) ? at : null;
   };
   const reveal = (): void => below.scrollIntoView({ block: "nearest" });
   const ask = (): void => {

@@ -22,7 +22,7 @@ export function besideIn(room: number, start: number, end: number, size: number)
 
 /** Place a panel next to `el` when it opens, and whenever one of them moves or grows. */
 export function anchor(panel: HTMLElement, el: HTMLElement, signal: AbortSignal): void {
-  const place = (): void => {
+  const reposition = (): void => {
     if (!isOpen(panel)) return;
     panel.style.inset = "0 auto auto 0"; // its width depends on where it is
     const { left, top, bottom } = el.getBoundingClientRect();
@@ -32,9 +32,9 @@ export function anchor(panel: HTMLElement, el: HTMLElement, signal: AbortSignal)
     const x = Math.max(0, Math.min(left, clientWidth - panel.offsetWidth, right - panel.offsetWidth));
     panel.style.inset = `${besideIn(clientHeight, top, bottom, panel.offsetHeight)}px auto auto ${x}px`;
   };
-  onResize(panel, signal, place);
-  on(window, signal, { resize: place });
-  window.addEventListener("scroll", place, { capture: true, passive: true, signal });
+  onResize(panel, signal, reposition);
+  on(window, signal, { resize: reposition });
+  window.addEventListener("scroll", reposition, { capture: true, passive: true, signal });
 }
 
 /**

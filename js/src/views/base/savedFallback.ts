@@ -9,9 +9,9 @@ import { placeWords } from "./navigation.ts";
 export function withSavedFallback(ctx: ViewContext): ViewContext {
   const { tiles } = ctx;
   const resolved = (): Resolved => {
-    const wanted = ctx.resolved();
-    const { source, layer, head, notes } = wanted;
-    if (tiles.status().state !== "no-kernel" || tiles.get(source.id, layer, head)) return wanted;
+    const resolved = ctx.resolved();
+    const { source, layer, head, notes } = resolved;
+    if (tiles.status().state !== "no-kernel" || tiles.get(source.id, layer, head)) return resolved;
     const layersByDistance = [...source.layers].sort((a, b) => Math.abs(a - layer) - Math.abs(b - layer));
     for (const other of [head, "mean"] as HeadKey[]) {
       const savedLayer = layersByDistance.find((candidate) => tiles.get(source.id, candidate, other));
@@ -19,7 +19,7 @@ export function withSavedFallback(ctx: ViewContext): ViewContext {
       const words = `${placeWords(ctx, layer, head)} was not saved: showing ${placeWords(ctx, savedLayer, other)}`;
       return { source, layer: savedLayer, head: other, notes: [...notes, words] };
     }
-    return wanted;
+    return resolved;
   };
   return Object.create(ctx, { resolved: { value: resolved } });
 }

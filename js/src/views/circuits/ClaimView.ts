@@ -136,7 +136,7 @@ export const renderClaimView = view((ctx, root, signal) => {
       const text = state.shown?.worst[at];
       if (!button || !text) return;
       state.isOpening = true;
-      opening.open(at, text[0], button, text[4], { claim: place(state) });
+      opening.open(at, text[0], button, text[4], { claim: claimIndex(state) });
     },
   });
   root.after(below);
@@ -156,7 +156,7 @@ function options(ctx: ViewContext): ClaimOptions {
   return ctx.options as ClaimOptions;
 }
 
-function place(state: ClaimState): number {
+function claimIndex(state: ClaimState): number {
   return state.report.claims[options(state.ctx).claim] ? options(state.ctx).claim : 0;
 }
 
@@ -242,7 +242,7 @@ function list(state: ClaimState, claim: ShownClaim): void {
       state.opening.button(i),
     );
     const [of, at] = options(state.ctx).opened ?? [];
-    if (of === place(state) && at === i) row.ariaCurrent = "true";
+    if (of === claimIndex(state) && at === i) row.ariaCurrent = "true";
     return row;
   });
   const heading = h(
@@ -280,7 +280,7 @@ function update(state: ClaimState): void {
   if (!answer) return;
   state.report = answer.meta;
   const { claims, margin } = state.report;
-  const claim = claims[place(state)];
+  const claim = claims[claimIndex(state)];
   if (!claim) return;
   state.shown = claim;
   state.root.ariaLabel = `claim: ${claim.claim}, ${claim.verdict}`;
@@ -289,17 +289,17 @@ function update(state: ClaimState): void {
   (chips.parentElement as HTMLElement).hidden = claims.length < 2;
   setChildren(
     chips,
-    ...claims.map((one, i) =>
+    ...claims.map((item, i) =>
       h(
         "button.chip.claim-chip",
         {
           type: "button",
           "data-at": String(i),
-          "aria-pressed": String(i === place(state)),
-          "data-verdict": one.verdict,
+          "aria-pressed": String(i === claimIndex(state)),
+          "data-verdict": item.verdict,
         },
-        drawing(SIGNS[one.verdict], "20 20"),
-        one.claim,
+        drawing(SIGNS[item.verdict], "20 20"),
+        item.claim,
       ),
     ),
   );

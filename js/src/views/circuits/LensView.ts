@@ -297,10 +297,10 @@ function follow(state: LensState): void {
 function fetchLens(state: LensState, fitted: boolean, id: number | null, isMain: boolean): Lens | null {
   const { answers } = state;
   const args = { fitted, answer: id };
-  const held = id === null && options(state.ctx).held.includes(fitted);
-  const topic = held ? "lens" : "more_lens";
-  const found = answers.get<never>(topic, args, !isMain);
-  if (found) return readLens(found);
+  const isStored = id === null && options(state.ctx).held.includes(fitted);
+  const topic = isStored ? "lens" : "more_lens";
+  const answer = answers.get<never>(topic, args, !isMain);
+  if (answer) return readLens(answer);
   if (isMain) state.frame.lacks(missingAnswer(answers, topic, args, "predictions by layer"));
   return null;
 }
@@ -384,9 +384,9 @@ function lay(state: LensState): void {
   setText(state.rankAt, `at ${inQuotes(l.tokens[token] ?? "")}`);
   const { fitted } = options(ctx);
   const names = fitted ? ["fitted", "plain"] : ["plain", "fitted"];
-  const lines = [l, ...(other ? [other] : [])].map((one, i) => ({
+  const lines = [l, ...(other ? [other] : [])].map((reading, i) => ({
     name: names[i] as string,
-    ranks: ranksAt(one, token),
+    ranks: ranksAt(reading, token),
     isShown: i === 0,
   }));
   curve.show({ lines, rows, chosen: row, width: middleWidth - 26, row: high, top: HEADS });

@@ -417,8 +417,8 @@ function fitting(state: PatchState, p: Patching, width: number): Site[] {
     );
   const all: Site[] = [...tokens, ...withHeads];
   if (least(all) <= width) return all;
-  const wanted = state.which.value();
-  const site: Site = p.sites.includes(wanted) ? wanted : (tokens[0] ?? "head");
+  const chosen = state.which.value();
+  const site: Site = p.sites.includes(chosen) ? chosen : (tokens[0] ?? "head");
   if (site === "head") return ["head"];
   const both: Site[] = [site, ...withHeads];
   // Heads have a separate row where they do not fit next to the tokens.

@@ -3,7 +3,7 @@
  * its arcs stand out, the text is coloured by them, and both sides are listed with their values.
  */
 
-import { colourAt, cssOf, heatMap, inkOn, place } from "../../colour.ts";
+import { colourAt, cssOf, heatMap, inkOn, scalePosition } from "../../colour.ts";
 import type { ViewContext } from "../../context.ts";
 import { assign, h, type KeyHandlers, keyboard, on, onResize, setChildren, setFlag, shortLabel } from "../../dom.ts";
 import { approximately, printed } from "../../numbers.ts";
@@ -302,10 +302,10 @@ function read(state: SentenceState): boolean {
   const { labels, special } = axis(ctx);
   const count = labels.length;
   if (count < 2 || special.filter((is) => !is).length < 2) {
-    const what = plural(unitName(ctx));
+    const units = plural(unitName(ctx));
     frame.lacks({
       kind: "none",
-      words: `This text has one ${unitName(ctx)}, and arcs lead between ${what}.`,
+      words: `This text has one ${unitName(ctx)}, and arcs lead between ${units}.`,
       advice: 'Give a longer text, or smaller pieces of this one: unit="word", or spans of tokens.',
     });
     return false;
@@ -338,7 +338,7 @@ function colour(state: SentenceState, value: number, palest: number = 0): string
 function shade(state: SentenceState, value: number, palest: number): readonly [number, number, number] {
   const { ctx } = state;
   const isSigned = ctx.source().signed;
-  const share = place(Math.abs(value), [0, end(state)], "linear");
+  const share = scalePosition(Math.abs(value), [0, end(state)], "linear");
   const at = palest + (1 - palest) * share;
   return colourAt(heatMap(isSigned, ctx.theme), isSigned ? 0.5 + (Math.sign(value) * at) / 2 : at);
 }
@@ -383,8 +383,8 @@ function draw(state: SentenceState): void {
 function textOf(state: SentenceState, { query, key, value }: Link): string {
   const { tile } = state;
   const row = query === state.focus ? state.exact(query, state.ctx.cell("pinned") !== null) : undefined;
-  const known = row?.[key];
-  if (known !== undefined && !Number.isNaN(known)) return printed(known, true);
+  const exact = row?.[key];
+  if (exact !== undefined && !Number.isNaN(exact)) return printed(exact, true);
   return tile ? tile.text(query, key) : printed(value, false);
 }
 

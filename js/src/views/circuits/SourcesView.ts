@@ -169,7 +169,7 @@ function placeOf({ picture }: SourcesState): { of: string } | null {
 /** What the numbers say, in sentences. */
 function note(state: SourcesState, picture: Picture): void {
   const { shown, values, part, word, meant, sentence } = picture;
-  const what = whatOf(state.ctx.options as SourcesOptions);
+  const quantity = whatOf(state.ctx.options as SourcesOptions);
   const top = largest(picture);
   const nats = (at: number): string => `${decimal(values[at] ?? 0, 2, true)} nats`;
   const likelier = (at: number): string => {
@@ -178,7 +178,7 @@ function note(state: SourcesState, picture: Picture): void {
     // Two digits, and beyond a billion no number that anyone could picture.
     const digits = { maximumSignificantDigits: 2 };
     const factor = times < 1e9 ? times.toLocaleString("en", digits) : "over a billion";
-    return `without it ${what} is ${factor} times ${value < 0 ? "likelier" : "less likely"} (${nats(at)})`;
+    return `without it ${quantity} is ${factor} times ${value < 0 ? "likelier" : "less likely"} (${nats(at)})`;
   };
   const lines: HTMLElement[] = [];
   if (top === null) lines.push(h("p", `No ${shown.unit} comes before the answer, other than those set apart.`));
@@ -196,8 +196,8 @@ function note(state: SourcesState, picture: Picture): void {
   if (question >= 0)
     lines.push(h("p.source-quiet", `Every answer needs the question, which stands apart: ${nats(question)}.`));
   if (shown.picture) lines.push(...ofPicture(shown.picture, word));
-  const own = shown.parts.findIndex(({ kind }) => kind === "answer");
-  if (own >= 0 && sentence > 0) lines.push(h("p.source-quiet", `Its own earlier words: ${nats(own)}.`));
+  const answerPart = shown.parts.findIndex(({ kind }) => kind === "answer");
+  if (answerPart >= 0 && sentence > 0) lines.push(h("p.source-quiet", `Its own earlier words: ${nats(answerPart)}.`));
   lines.push(h("p.source-quiet", shown.cover));
   setChildren(state.notes, ...lines);
 }

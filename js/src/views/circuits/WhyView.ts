@@ -68,7 +68,7 @@ export const renderWhyView = view((ctx, root, signal) => {
   );
   const title = h("b.why-title.clip");
   const text = h("div.why-text", { tabindex: "0", role: "application", "aria-roledescription": "text" });
-  const said = h("p.why-said");
+  const summary = h("p.why-said");
   const more = h("p.why-more.fine");
   const lists = createLists(
     signal,
@@ -90,7 +90,7 @@ export const renderWhyView = view((ctx, root, signal) => {
   const frame = createFrame(ctx, root, {
     layout: ".flush.untitled",
     controls: [h("span.why-label", "why"), title, kinds.element, foils.field],
-    lead: [text, h("div", h("div", { role: "status" }, said, more), others.offer)],
+    lead: [text, h("div", h("div", { role: "status" }, summary, more), others.offer)],
     body: [panels],
     skeleton: "chart",
     hint: "Click a word to ask about it instead.",
@@ -256,22 +256,20 @@ export const renderWhyView = view((ctx, root, signal) => {
   };
 
   const update = (): void => {
-    const place = placeOf(ctx);
+    const args = placeOf(ctx);
     const { by, kinds: all, foil } = options();
-    const answer = answers.get<ShownWhy>("why", place);
-    const why = answers.failure("why", place);
-    const words = [quotedAt("query", place.query), quotedAt("key", place.key)] as const;
+    const answer = answers.get<ShownWhy>("why", args);
+    const why = answers.failure("why", args);
+    const words = [quotedAt("query", args.query), quotedAt("key", args.key)] as const;
     const name = `${words[0]} looks at ${words[1]}`;
     frame.show("", name);
     setText(title, ctx.options.title || name);
     title.title = name;
     root.ariaLabel = `why ${name}`;
-    frame.lacks(
-      answer ? null : { ...missingAnswer(answers, "why", place, "split of this score"), other: Boolean(why) },
-    );
+    frame.lacks(answer ? null : { ...missingAnswer(answers, "why", args, "split of this score"), other: Boolean(why) });
     offerKinds(by, all);
-    offerFoils(foil, place.query, place.key);
-    const { by: _by, foil: _foil, ...cell } = place;
+    offerFoils(foil, args.query, args.key);
+    const { by: _by, foil: _foil, ...cell } = args;
     const other = others.show(cell, answer ? options().otherTexts : "");
     if (answer && (shown !== answer.meta || compared !== other)) {
       if (shown !== answer.meta) pointed = null;
@@ -281,7 +279,7 @@ export const renderWhyView = view((ctx, root, signal) => {
       if (other) right.append(removals);
       else sums.after(removals);
       const sentence = other?.said ?? shown.said;
-      setChildren(said, ...sentence.map(([piece, isStressed]) => (isStressed ? h("b", piece) : piece)));
+      setChildren(summary, ...sentence.map(([piece, isStressed]) => (isStressed ? h("b", piece) : piece)));
       setText(more, [other?.more, shown.more, shown.warning].filter(Boolean).join(" "));
       assign(removals, {
         hidden: shown.removals.length === 0,
@@ -294,7 +292,7 @@ export const renderWhyView = view((ctx, root, signal) => {
       setText(sums, `${shown.sums} Lines are pairs of ${decimal(lists.least())} and more. ${shown.about}`.trim());
     } else if (!answer && why) {
       shown = null;
-      setText(said, "");
+      setText(summary, "");
       setText(more, "");
     }
     drawText();

@@ -93,7 +93,7 @@ export const renderCompareView = view((ctx, root, signal) => {
   const body = h("div.compare-body", picture.element, agreement.element);
   const text = h("div.compare-text");
   const [low, ramp, high] = [h("span"), h("span.ramp", { "aria-hidden": "true" }), h("span")];
-  const copy = createCopyButton(ctx, signal, () => place(state));
+  const copy = createCopyButton(ctx, signal, () => numberPlace(state));
   const frame = createFrame(ctx, root, {
     controls: [...controls.elements, explanations.scales],
     lead: [text],
@@ -188,12 +188,12 @@ function tokenOf(state: CompareState, index: number): Cell {
 }
 
 /** The number to copy: the pinned element's value in the row that the text shows, or the pair's agreement. */
-function place(state: CompareState): NumberPlace | null {
+function numberPlace(state: CompareState): NumberPlace | null {
   const { ctx, open } = state;
   const { meta, stale } = state.explanations;
   const key = ctx.cell("pinned")?.key ?? -1;
   if (!meta || stale) return null;
-  if (key < 0) return state.agreement.place();
+  if (key < 0) return state.agreement.numberPlace();
   const isScaled = filtersOf(ctx).special === "renormalise" && meta.shares[open];
   return isScaled ? null : { of: "value", strip: open, element: key, ...args(state) };
 }

@@ -31,7 +31,7 @@ import { countWords, KEYS, originWords, outsideWords, percent } from "./flow/wor
 /** The largest number of edges drawn. */
 const BUDGET = 1000;
 /** Bytes of followed tokens that are kept. */
-const KEPT = 2 ** 22;
+const CACHE_BYTES = 2 ** 22;
 
 /** The elements of the view, and the state that they show. */
 interface FlowState {
@@ -134,7 +134,7 @@ export const renderFlowView = view((ctx, root, signal) => {
     isOther,
     layouts: 0,
     steps: [],
-    flows: new ByteLru<Flow>(KEPT),
+    flows: new ByteLru<Flow>(CACHE_BYTES),
     read: [],
     masses: [],
     everyFor: "",
@@ -228,7 +228,7 @@ function collect(state: FlowState): number {
     state.read = layerTiles;
     const count = tokens(state.ctx);
     state.steps = (layerTiles as Tile[]).map((tile) => stepOf((row, col) => tile.value(row, col) || 0, count));
-    state.flows = new ByteLru<Flow>(KEPT);
+    state.flows = new ByteLru<Flow>(CACHE_BYTES);
     state.everyFor = "";
   }
   if (missing) state.steps = state.read = [];
@@ -355,9 +355,9 @@ function paintFront(state: FlowState): void {
   state.frame.readout.show(words, state.root.contains(document.activeElement) || at === spot);
   assign(figure.plot, { ariaLabel: `${words} ${KEYS}` });
   // The followed token comes into sight, unless the reader scrolled away from it.
-  const wanted = spot ? state.reached : String(at.token);
-  if (wanted !== state.reached) figure.reach(at.token);
-  state.reached = wanted;
+  const reached = spot ? state.reached : String(at.token);
+  if (reached !== state.reached) figure.reach(at.token);
+  state.reached = reached;
   sayOutside(state);
 }
 

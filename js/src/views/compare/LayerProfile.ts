@@ -57,7 +57,7 @@ export const renderLayerProfile = view((ctx, root, signal) => {
   const { plot } = lines;
   const sources = createSources(ctx, explanations);
   const strips = createProfileStrips(ctx, signal, explanations, sources);
-  const copy = createCopyButton(ctx, signal, () => place(state));
+  const copy = createCopyButton(ctx, signal, () => numberPlace(state));
   const chart = h("div.profile-chart", lines.element);
   const { show, lacks, readout } = createFrame(ctx, root, {
     controls: [...controls.elements, explanations.scales],
@@ -121,7 +121,7 @@ function args(state: LayerProfileState): Record<string, unknown> {
 }
 
 /** The first line's value at the selected layer, if it was chosen what its sources are. */
-function place(state: LayerProfileState): NumberPlace | null {
+function numberPlace(state: LayerProfileState): NumberPlace | null {
   const { ctx } = state;
   const { meta, stale } = state.explanations;
   const layer = ctx.resolved().layer;
@@ -173,12 +173,12 @@ function paint(state: LayerProfileState): void {
   assign(lines.plot, {
     ariaLabel: `${about} over layers. Largest: ${highest}. Left and right arrows change the layer.`,
   });
-  const place = Math.max(0, at);
-  state.strips.paint(meta, shown[place] ?? new Float32Array(), place, some);
+  const position = Math.max(0, at);
+  state.strips.paint(meta, shown[position] ?? new Float32Array(), position, some);
 }
 
-function point(state: LayerProfileState, place: number): void {
-  if (place === state.hovered) return;
-  state.hovered = place;
+function point(state: LayerProfileState, position: number): void {
+  if (position === state.hovered) return;
+  state.hovered = position;
   paint(state);
 }

@@ -31,12 +31,12 @@ import { createRows, type RowsPicture, type Shown } from "./twoTexts/rows.ts";
 import {
   type Columns,
   columnOf,
-  type MapsSaid,
+  type MapsMeta,
   matricesIn,
   placeOf,
   queriesOf,
   type Rows,
-  type RowsSaid,
+  type RowsMeta,
   rowIn,
   rowsIn,
   settings,
@@ -66,8 +66,8 @@ interface Spot {
 
 /** The answers that have arrived for the shown comparison. */
 interface Received {
-  row: Answer<RowsSaid> | undefined;
-  maps: Answer<MapsSaid> | undefined;
+  row: Answer<RowsMeta> | undefined;
+  maps: Answer<MapsMeta> | undefined;
   /** Why one is missing, or "". */
   why: string;
   /** The first columns of queries and keys of the maps. */
@@ -110,7 +110,7 @@ interface TwoTextsState {
   /** The predictions after each text. */
   outcomes: Outcomes | null;
   /** The numbers of the rows, in words. */
-  said: RowsSaid | null;
+  rowsMeta: RowsMeta | null;
   /** The values of the rows. */
   rows: Rows | null;
   /** The pinned column and row. */
@@ -197,7 +197,7 @@ export const renderTwoTexts = view((ctx, root, signal) => {
     isOtherSight,
     texts: null,
     outcomes: null,
-    said: null,
+    rowsMeta: null,
     rows: null,
     spot: { query: -1, key: -1 },
     over: { query: -1, key: -1 },
@@ -288,9 +288,9 @@ function queryOf(state: TwoTextsState): number {
 
 function copied(state: TwoTextsState): NumberPlace | null {
   const { ctx, spot } = state;
-  const { place, isMap } = placeOf(ctx);
+  const { address, isMap } = placeOf(ctx);
   if (!state.rows || spot.key < 0 || filtersOf(ctx).special === "renormalise") return null;
-  return { of: "difference", ...place, query: isMap ? queryOf(state) : null, column: spot.key };
+  return { of: "difference", ...address, query: isMap ? queryOf(state) : null, column: spot.key };
 }
 
 /** Where the shown window of long maps starts, along an axis. */
@@ -302,7 +302,7 @@ function startOf(ctx: ViewContext, count: number, around: number): number {
 /** Request the shown comparison; returns the answers that have arrived, and why others have not. */
 function ask(state: TwoTextsState, now: Texts): Received {
   const { ctx, answers, spot } = state;
-  const { place, isMap, recorded } = placeOf(ctx);
+  const { address, isMap, recorded } = placeOf(ctx);
   const { window } = settings(ctx);
   const counts = [queriesOf(now), now.keys].map(({ same }) => same.length) as [number, number];
   const isWhole = Math.max(...counts) <= window;
@@ -320,10 +320,11 @@ function ask(state: TwoTextsState, now: Texts): Received {
       answers.failure(`${prefix}${topic}`, args) ?? `${text || "computing"} ${total ? `${done} of ${total}` : "…"}`;
     return undefined;
   };
-  if (isMap && (isWhole || state.panes.value() === "maps")) received.maps = get<MapsSaid>("maps", { ...place, first });
+  if (isMap && (isWhole || state.panes.value() === "maps"))
+    received.maps = get<MapsMeta>("maps", { ...address, first });
   if (!isMap || !isWhole) {
     const query = spot.query >= 0 && isMap ? spot.query : null;
-    received.row = get<RowsSaid>("rows", { ...place, query });
+    received.row = get<RowsMeta>("rows", { ...address, query });
   }
   return received;
 }
@@ -331,9 +332,9 @@ function ask(state: TwoTextsState, now: Texts): Received {
 function draw(state: TwoTextsState): void {
   const { ctx, root, answers, panes, copy, frame } = state;
   copy.show();
-  const { place, isMap } = placeOf(ctx);
+  const { address, isMap } = placeOf(ctx);
   drawControls(state, isMap);
-  const arguments_ = { stack: place.stack, unit: place.unit };
+  const arguments_ = { stack: address.stack, unit: address.unit };
   state.texts = answers.get<Texts>("texts", arguments_)?.meta ?? null;
   const [target, foil] = shownTargets(ctx).map((target) => target?.id ?? null) as [number | null, number | null];
   state.outcomes = answers.get<Outcomes>("predictions", { target, foil })?.meta ?? state.outcomes;
@@ -355,14 +356,14 @@ function draw(state: TwoTextsState): void {
   const isHere = Boolean(row ?? maps) && !why;
   setFlag(state.pictures, "data-stale", !isHere);
   if (!isHere) {
-    [state.rows, state.said] = [null, null];
+    [state.rows, state.rowsMeta] = [null, null];
     setChildren(state.sentence, "");
     frame.readout.show(why, true);
     return;
   }
   const isWhole = maps !== undefined && row === undefined;
-  state.rows = isWhole ? rowIn(maps as Answer<MapsSaid>, queryOf(state)) : rowsIn(row as Answer<RowsSaid>);
-  state.said = isWhole ? { query: queryOf(state), shares: maps?.meta.shares ?? false } : (row?.meta ?? null);
+  state.rows = isWhole ? rowIn(maps as Answer<MapsMeta>, queryOf(state)) : rowsIn(row as Answer<RowsMeta>);
+  state.rowsMeta = isWhole ? { query: queryOf(state), shares: maps?.meta.shares ?? false } : (row?.meta ?? null);
   if (pane === "maps" && maps) {
     const { meta } = maps;
     state.mapsPicture.draw({
@@ -435,7 +436,7 @@ function drawLines(state: TwoTextsState, now: Texts): void {
   if (!state.isOtherTexts(now, from)) return;
   state.tokens = [];
   state.sides.forEach(({ line, name }, side) => {
-    const columns = keys.places.flatMap((place, i) => ((place[side] ?? -1) >= 0 && i >= from && i < to ? [i] : []));
+    const columns = keys.places.flatMap((pair, i) => ((pair[side] ?? -1) >= 0 && i >= from && i < to ? [i] : []));
     const axis: Axis = {
       unit: state.ctx.source().unit,
       labels: columns.map((column) => keys.labels[side as 0 | 1][column] ?? ""),
@@ -476,11 +477,11 @@ function chooseToken(state: TwoTextsState, token: Element | null): void {
 }
 
 function drawRows(state: TwoTextsState, now: Texts, values: Rows): void {
-  const { ctx, low, high, said } = state;
+  const { ctx, low, high, rowsMeta } = state;
   const { keys } = now;
   const filters = filtersOf(ctx);
   const apart = standApart(keys.special, filters);
-  const shares = said?.shares ?? false;
+  const shares = rowsMeta?.shares ?? false;
   const hide = (row: Float32Array): Float32Array =>
     hidesValues(filters) ? filteredRow(row, keys.special, filters, shares) : row;
   const [first, second] = [hide(values[0]), hide(values[1])];
@@ -509,7 +510,7 @@ function drawRows(state: TwoTextsState, now: Texts, values: Rows): void {
   state.rowsPicture.draw(shown);
   const look = [ctx.theme, isSigned, filters.palette, filters.scale || SCALE] as const;
   setStyles(state.ramp, { background: gradient(...look) });
-  const [target, foil] = said?.about ? targetNames(state) : ["", ""];
+  const [target, foil] = rowsMeta?.about ? targetNames(state) : ["", ""];
   const end = tickText(top);
   setChildren(low, ...(isSigned ? [h("bdi", foil), `${foil && " "}−${end}`] : ["0"]));
   setChildren(high, ...(isSigned ? [`+${end}${target && " "}`, h("bdi", target)] : [end]));
@@ -530,13 +531,13 @@ function targetWords(state: TwoTextsState): string {
 }
 
 function totalsOf(state: TwoTextsState, keys: Columns, values: Rows): Shown["totals"] {
-  const { ctx, said } = state;
+  const { ctx, rowsMeta } = state;
   const unit = plural(ctx.source().unit);
   const sum = (row: Float32Array, keep: (i: number) => boolean): number =>
     row.reduce((total, value, i) => total + (keep(i) ? value : 0), 0);
   const wholes = values.map((row) => sum(row, () => true));
-  if (said?.about) {
-    const rests = said.rests ? [...said.rests, said.rests[0] - said.rests[1]] : null;
+  if (rowsMeta?.about) {
+    const rests = rowsMeta.rests ? [...rowsMeta.rests, rowsMeta.rests[0] - rowsMeta.rests[1]] : null;
     if (!rests) return { heads: [unit], rows: wholes.map((whole) => [signedText(whole)]) };
     return {
       heads: [unit, `no ${ctx.source().unit}`, targetWords(state).length > MOST_HEAD ? "total" : targetWords(state)],
@@ -563,21 +564,21 @@ function difference(value: number): string {
 }
 
 function drawSentence(state: TwoTextsState, now: Texts, values: Rows): void {
-  const { ctx, sentence, said } = state;
+  const { ctx, sentence, rowsMeta } = state;
   const { names } = settings(ctx);
   const { unit } = ctx.source();
-  if (said?.about) {
+  if (rowsMeta?.about) {
     setChildren(
       sentence,
-      ...attributionSentence(now.keys, values, said.rests ?? null, targetWords(state), unit, names),
+      ...attributionSentence(now.keys, values, rowsMeta.rests ?? null, targetWords(state), unit, names),
     );
-    assign(sentence, { title: said.verdict ?? "" });
+    assign(sentence, { title: rowsMeta.verdict ?? "" });
     return;
   }
   const queries = queriesOf(now);
   const labels = queries.labels.map((side) => side[queryOf(state)] ?? "");
   const query = `\u2068“${shortLabel((labels[0] || labels[1] || "").replace(/^[␣▁]/, ""), 24)}”\u2069`;
-  setChildren(sentence, ...rowSentence(now.keys, values, query, said?.shares ?? false, names));
+  setChildren(sentence, ...rowSentence(now.keys, values, query, rowsMeta?.shares ?? false, names));
   assign(sentence, { title: "" });
 }
 

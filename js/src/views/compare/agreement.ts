@@ -27,7 +27,7 @@ export interface Agreement {
   /** Show the agreement of the explanations that `args` request, once it arrives. */
   show(args: Record<string, unknown>, pair: Pair): void;
   /** Where the agreement of the pair stands; null if none is shown. */
-  place(): NumberPlace | null;
+  numberPlace(): NumberPlace | null;
   /** The agreement of the pair: "Spearman 0.43 of attention and rollout"; "" if none is shown. */
   words(): string;
 }
@@ -53,7 +53,7 @@ export function createAgreement(
   const details = h("details", h("summary", "What it does and does not show"), caveat);
   const isRanked = createWatch();
   let shown: NumberPlace | null = null;
-  let said = "";
+  let summary = "";
   on(size, signal, { change: changed });
   return {
     element: h(
@@ -63,10 +63,10 @@ export function createAgreement(
       about,
       h("div.warning", { role: "note" }, WARNING, details),
     ),
-    place: () => shown,
-    words: () => said,
+    numberPlace: () => shown,
+    words: () => summary,
     show(args, pair) {
-      [shown, said] = [null, ""];
+      [shown, summary] = [null, ""];
       if (!explanations.meta) return;
       const { names, signed } = explanations.meta;
       const anySigned = signed.some(Boolean);
@@ -81,11 +81,11 @@ export function createAgreement(
         return;
       }
       const by = anySigned && size.checked ? "magnitude" : "value";
-      const wanted = { ...args, special: all, by };
-      const agreements = explanations.answers.get<Agreements>("agreement", wanted);
+      const request = { ...args, special: all, by };
+      const agreements = explanations.answers.get<Agreements>("agreement", request);
       setFlag(table.element, "data-stale", !agreements);
       if (!agreements) {
-        const why = explanations.answers.failure("agreement", wanted);
+        const why = explanations.answers.failure("agreement", request);
         setText(about, why ? `No agreement: ${why}` : "");
         return;
       }
@@ -94,8 +94,8 @@ export function createAgreement(
       const measure = measures.value();
       const ranking = meta.measures[measure] as Ranking;
       const value = ranking.values[row]?.[col];
-      shown = { of: "agreement", measure, row, col, ...wanted };
-      said = `${MEASURES[measure]} ${printed(value ?? NaN, true)} of ${names[row]} and ${names[col]}`;
+      shown = { of: "agreement", measure, row, col, ...request };
+      summary = `${MEASURES[measure]} ${printed(value ?? NaN, true)} of ${names[row]} and ${names[col]}`;
       if (isRanked(names, ranking, pair, ctx.theme)) table.show(names, ranking, pair, ctx.theme);
       const chance = ranking.chance
         ? ` By chance ${ranking.chance.toFixed(2)}.`

@@ -71,13 +71,13 @@ export function createAgreementTable(
     const numbers = names.map((name, i) => h("th", { scope: "col", title: name }, String(i + 1)));
     setChildren(head, h("tr", h("td"), ...numbers));
     const rows = names.map((name, row) => {
-      const own = names.map((_, col) => {
+      const rowCells = names.map((_, col) => {
         const cell = h("td", { role: "gridcell", tabindex: "-1" });
         setFlag(cell, "data-self", row === col);
         return cell;
       });
-      cells.push(...own);
-      return h("tr", h("th", { scope: "row", title: name }, h("b", String(row + 1)), ` ${name}`), ...own);
+      cells.push(...rowCells);
+      return h("tr", h("th", { scope: "row", title: name }, h("b", String(row + 1)), ` ${name}`), ...rowCells);
     });
     setChildren(body, ...rows);
     reach(Math.min(1, cells.length - 1));

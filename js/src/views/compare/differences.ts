@@ -25,11 +25,11 @@ export function difference(first: Float32Array, second: Float32Array): Float32Ar
 /** The rank of every element, 1 for the largest value; equal values share the best rank, NaN has none (0). */
 export function rankOf(values: Float32Array): number[] {
   const sorted = [...values].filter((value) => !Number.isNaN(value)).sort((a, b) => b - a);
-  const places = new Map<number, number>();
+  const ranks = new Map<number, number>();
   sorted.forEach((value, i) => {
-    if (!places.has(value)) places.set(value, i + 1);
+    if (!ranks.has(value)) ranks.set(value, i + 1);
   });
-  return Array.from(values, (value) => places.get(value) ?? 0);
+  return Array.from(values, (value) => ranks.get(value) ?? 0);
 }
 
 /** "3rd" */

@@ -11,7 +11,7 @@ import {
   h,
   on,
   onResize,
-  place,
+  setBox,
   setChildren,
   setFlag,
   setSizes,
@@ -206,8 +206,8 @@ export function createPicture(
     columns: { element: plot, size: () => (size.cell ? [1, explanations.axis().labels.length] : null) },
     cells: () => ({ rows: 1, cols: 1, cellWidth: size.cell, cellHeight: size.rows }),
     canvas: cells,
-    point(one, other) {
-      for (const [i, name] of [...names.children].entries()) setFlag(name, "data-pointed", i === one || i === other);
+    point(first, second) {
+      for (const [i, name] of [...names.children].entries()) setFlag(name, "data-pointed", i === first || i === second);
     },
   };
 }
@@ -322,7 +322,7 @@ function drawCells(state: PictureState): void {
   if (size.cell < NUMBERED) return;
   shown.forEach((row, r) => {
     const { top } = extents[r] ?? { top: 1 };
-    const found = looks[r] ?? [];
+    const rowLooks = looks[r] ?? [];
     const whole = peak(rows[r] ?? []);
     write(
       state,
@@ -330,7 +330,7 @@ function drawCells(state: PictureState): void {
       row,
       (value, i) => (Number.isNaN(value) ? "" : amountText(value, apart[i] ? whole : top)),
       () => r * ROW + ROW / 2,
-      (i) => (!apart[i] && found[i]?.flips ? flipped : back),
+      (i) => (!apart[i] && rowLooks[i]?.flips ? flipped : back),
     );
   });
 }
@@ -428,7 +428,7 @@ function showMarks(state: PictureState): void {
   if (!marked) return;
   const [key, query, words] = marked;
   state.labels.mark(key, query);
-  place(state.mark, key < 0 ? -1 : size.left + key * size.cell, 0, Math.max(2, size.cell), size.height);
+  setBox(state.mark, key < 0 ? -1 : size.left + key * size.cell, 0, Math.max(2, size.cell), size.height);
   setText(state.heads.firstElementChild as Element, key < 0 ? "largest" : "value");
   for (const [row, end] of state.lines.entries()) setText(end.firstElementChild as Element, words(row));
 }

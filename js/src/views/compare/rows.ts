@@ -15,7 +15,7 @@ import { createSegments } from "../base/segmentedControl.ts";
 import { peak } from "../text/rowValues.ts";
 
 /** What an answer says about its rows in addition to their values. */
-interface Said {
+interface RowsMeta {
   /** Which rows are signed; omitted if the values show it. */
   signed?: boolean[];
   /** Which rows sum to one. */
@@ -63,7 +63,7 @@ export function currentElement(ctx: ViewContext): number {
 }
 
 /** Request `topic` with `args`; `arrived` is called with each answer, `first` is the scale selected at first. */
-export function createRows<T extends Said>(
+export function createRows<T extends RowsMeta>(
   ctx: ViewContext,
   signal: AbortSignal,
   topic: string,
@@ -93,10 +93,10 @@ export function createRows<T extends Said>(
     extents: [],
     stale: false,
     read(lacks) {
-      const wanted = args();
-      const answer = answers.get<T>(topic, wanted);
+      const request = args();
+      const answer = answers.get<T>(topic, request);
       explanations.stale = !answer;
-      lacks(answer ? null : missingAnswer(answers, topic, wanted, "values"));
+      lacks(answer ? null : missingAnswer(answers, topic, request, "values"));
       if (!answer) return;
       if (answer.meta === explanations.meta) return;
       const { meta } = answer;
@@ -115,12 +115,12 @@ export function createRows<T extends Said>(
       const apart = standApart(axis().special, chosen);
       explanations.apart = apart;
       explanations.content = explanations.shown.map((row) => row.map((value, key) => (apart[key] ? NaN : value)));
-      const own = explanations.content.map((row, i) => ({
+      const extents = explanations.content.map((row, i) => ({
         top: peak(row),
         signed: explanations.meta?.signed?.[i] ?? row.some((value) => value < 0),
       }));
-      const all = { top: Math.max(0, ...own.map(({ top }) => top)), signed: own.some(({ signed }) => signed) };
-      explanations.extents = scales.value() === "one" ? own.map(() => all) : own;
+      const all = { top: Math.max(0, ...extents.map(({ top }) => top)), signed: extents.some(({ signed }) => signed) };
+      explanations.extents = scales.value() === "one" ? extents.map(() => all) : extents;
     },
     hasOwnScales: () => scales.value() === "own",
   };

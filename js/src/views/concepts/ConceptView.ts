@@ -31,7 +31,7 @@ import { fillOf } from "../text/stripColour.ts";
 import {
   type ConceptOptions,
   type Concepts,
-  nearestPlace,
+  nearestIndex,
   pWords,
   type Row,
   type SortedTexts,
@@ -41,7 +41,7 @@ import { showNotes, textStrip } from "./texts.ts";
 
 const [TALL, LOW, WIDE] = [250, 160, 900];
 
-const known = (row: Row): number[] => row.map((value) => value ?? Number.NaN);
+const withGaps = (row: Row): number[] => row.map((value) => value ?? Number.NaN);
 
 /** The elements of the view, and the state that they show. */
 interface ConceptState {
@@ -71,7 +71,7 @@ interface ConceptState {
 
 export const renderConceptView = view((ctx, root, signal) => {
   const answers = createAnswers(ctx, signal, () => update(state)); // place of the layer under the pointer
-  const slider = createPlainSlider(signal, "layer", (place) => chooseLayer(state, place));
+  const slider = createPlainSlider(signal, "layer", (position) => chooseLayer(state, position));
   const target = h("span.concept-target.clip");
   const notes = createAccount(signal);
   const figure = createFigure();
@@ -79,7 +79,7 @@ export const renderConceptView = view((ctx, root, signal) => {
   const heading = h("div.concept-head");
   const list = h("div.concept-list", { role: "list", "aria-label": "examples by the concept" });
   const copy = createCopyButton(ctx, signal, () =>
-    state.probe ? { of: "score", concept: options(ctx).concept, layer: state.probe.layers[place(state)] } : null,
+    state.probe ? { of: "score", concept: options(ctx).concept, layer: state.probe.layers[layerIndex(state)] } : null,
   );
   const curves = h("div.concept-curves", figure.element);
   const panes = h(
@@ -183,10 +183,10 @@ function set(ctx: ViewContext, values: Partial<ConceptOptions>): void {
   ctx.model.save_changes();
 }
 
-function place(state: ConceptState): number {
+function layerIndex(state: ConceptState): number {
   const { probe } = state;
-  const wanted = options(state.ctx).layer ?? state.ctx.selection.get("layer");
-  return probe ? nearestPlace(probe.layers, wanted) : 0;
+  const layer = options(state.ctx).layer ?? state.ctx.selection.get("layer");
+  return probe ? nearestIndex(probe.layers, layer) : 0;
 }
 
 function chooseLayer(state: ConceptState, at: number): void {
@@ -207,14 +207,14 @@ function drawChart(state: ConceptState): void {
   if (!probe || width <= 0) return;
   const { layers, concepts, scores, significant, low, high } = probe;
   const { concept } = options(state.ctx);
-  const at = place(state);
+  const at = layerIndex(state);
   const isWide = state.root.clientWidth >= WIDE;
   const axis = chartOf(width, 10, layers.length, 0, 1, isWide ? TALL : LOW);
   state.chart = axis;
   const order = [...concepts.keys()].sort((a, b) => Number(a === concept) - Number(b === concept));
   const parts = order.map((row) => {
     const look = lookOf(row, state.ctx.theme);
-    const line = drawLine(axis, known(scores[row] ?? []), look);
+    const line = drawLine(axis, withGaps(scores[row] ?? []), look);
     for (const dot of line.querySelectorAll("circle")) dot.remove();
     line.setAttribute("class", row === concept ? "aw-concept-line aw-concept-own" : "aw-concept-line");
     (scores[row] ?? []).forEach((value, i) => {
@@ -239,7 +239,7 @@ function drawChart(state: ConceptState): void {
     axis.width,
     axis.height,
     drawAxes(axis, names),
-    drawBand(axis, known(low), known(high), "var(--aw-apart)"),
+    drawBand(axis, withGaps(low), withGaps(high), "var(--aw-apart)"),
     ...(hovered >= 0 && hovered !== at ? [drawUpright(axis, hovered, "aw-layer-over")] : []),
     drawUpright(axis, at, "aw-layer-now"),
     ...parts,
@@ -252,7 +252,7 @@ function drawTable(state: ConceptState): void {
   if (!probe) return;
   const { concepts, scores, accuracy, p, significant, low, high } = probe;
   const { concept } = options(state.ctx);
-  const at = hovered >= 0 ? hovered : place(state);
+  const at = hovered >= 0 ? hovered : layerIndex(state);
   const cells = (...values: string[]): HTMLElement[] => values.map((value) => h("td", value));
   const rows = concepts.map((name, row) => {
     const score = scores[row]?.[at] ?? Number.NaN;
@@ -302,7 +302,7 @@ function drawList(state: ConceptState): void {
   const { answers, probe, list } = state;
   if (!probe) return;
   const { concept } = options(state.ctx);
-  const at = place(state);
+  const at = layerIndex(state);
   const args = { concept, layer: probe.layers[at] };
   const answer = answers.get<SortedTexts>("texts", args);
   const why = answers.failure("texts", args);
@@ -343,7 +343,7 @@ function tint(state: ConceptState): void {
   const { sorted } = state;
   if (!sorted) return;
   const { cosines, sensitivities } = sorted;
-  const top = Math.max(...known(cosines).filter(Number.isFinite).map(Math.abs), 1e-9);
+  const top = Math.max(...withGaps(cosines).filter(Number.isFinite).map(Math.abs), 1e-9);
   for (const row of state.list.querySelectorAll<HTMLElement>("[data-row]")) {
     const i = Number(row.dataset.row);
     const fill = fillOf((cosines[i] ?? Number.NaN) / top, state.ctx.theme, true);
@@ -363,7 +363,7 @@ function say(state: ConceptState): void {
   const { probe, hovered } = state;
   if (probe)
     state.frame.readout.show(
-      scoreWords(probe, options(state.ctx).concept, hovered >= 0 ? hovered : place(state)),
+      scoreWords(probe, options(state.ctx).concept, hovered >= 0 ? hovered : layerIndex(state)),
       true,
     );
 }
@@ -384,7 +384,7 @@ function update(state: ConceptState): void {
   target.title = name;
   showNotes(state.notes, state.probe.notes);
   assign(state.root, { ariaLabel: `concepts for ${name}` });
-  state.slider.show(state.probe.layers, place(state));
+  state.slider.show(state.probe.layers, layerIndex(state));
   drawChart(state);
   drawTable(state);
   drawList(state);
@@ -401,7 +401,7 @@ function point(state: ConceptState, at: number): void {
 
 function step(state: ConceptState, by: number): () => void {
   return (): void =>
-    chooseLayer(state, Math.max(0, Math.min((state.probe?.layers.length ?? 1) - 1, place(state) + by)));
+    chooseLayer(state, Math.max(0, Math.min((state.probe?.layers.length ?? 1) - 1, layerIndex(state) + by)));
 }
 
 function turn(state: ConceptState, by: number): () => void {

@@ -42,7 +42,7 @@ import {
   type Taught,
   topOf,
 } from "./influence.ts";
-import { type Against, drawScatter, type Place } from "./scatter.ts";
+import { type Against, type ChartPoint, drawScatter } from "./scatter.ts";
 import { colouredStrip, readWords, showNotes, textStrip } from "./texts.ts";
 
 /** Smallest width in px at which the scatter is next to the lists, and its height below them. */
@@ -68,9 +68,9 @@ interface InfluenceState {
   /** The values of the words, by the chosen method. */
   coloured: Coloured | null;
   /** A page holds the words by this method, of the test that it opens with. */
-  readonly held: string;
+  readonly openingMethod: string;
   /** Where the points are. */
-  places: Place[];
+  points: ChartPoint[];
   /** px of the picture; 0 while it is not visible. */
   width: number;
   height: number;
@@ -105,7 +105,7 @@ interface InfluenceState {
 export const renderInfluenceView = view((ctx, root, signal) => {
   const answers = createAnswers(ctx, signal, () => update(state));
   /** A page holds the words by this method, of the test that it opens with. */
-  const held = options(ctx).colouredBy;
+  const openingMethod = options(ctx).colouredBy;
   const tests = createMenu("test", signal, (value) => {
     [state.chosen, state.hovered, state.requested] = [-1, -1, null];
     set(ctx, { test: Number(value) });
@@ -161,8 +161,8 @@ export const renderInfluenceView = view((ctx, root, signal) => {
     hovered: -1,
     requested: null,
     coloured: null,
-    held,
-    places: [],
+    openingMethod,
+    points: [],
     width: 0,
     height: 0,
     tests,
@@ -394,14 +394,14 @@ function drawDetail(state: InfluenceState): void {
   const change = influential.change?.[chosen];
   const estimate = change === null || change === undefined ? "" : `estimated ${signedWords(change, Math.abs(change))}`;
   if (done) {
-    const { before, after, change: own } = done.meta;
+    const { before, after, change: ownChange } = done.meta;
     setChildren(
       outcome,
       `${taught.measure} `,
       h("b", measureWords(before)),
       " → ",
       h("b", measureWords(after)),
-      ` (${signedWords(own, Math.abs(own ?? 0))}; ${estimate})`,
+      ` (${signedWords(ownChange, Math.abs(ownChange ?? 0))}; ${estimate})`,
     );
   } else if (why) setText(outcome, `${why}${estimate ? ` (${estimate})` : ""}`);
   else if (requested) setText(outcome, `${answers.job("refit")?.text || "fitting"} …`);
@@ -416,7 +416,7 @@ function drawPoints(state: InfluenceState): void {
   const which = influential.distance ? against.value() : "loss";
   assign(against.element, { hidden: !influential.distance });
   assign(state.key, { hidden: label === "" });
-  state.places = drawScatter(
+  state.points = drawScatter(
     state.picture,
     influential,
     which,
@@ -438,7 +438,7 @@ function draw(state: InfluenceState): void {
 }
 
 function update(state: InfluenceState): void {
-  const { ctx, answers, held, ramp, legend, testLabel, frame } = state;
+  const { ctx, answers, openingMethod, ramp, legend, testLabel, frame } = state;
   const { test } = options(ctx);
   const head = answers.get<Taught>("tests");
   const answer = head && answers.get<Influential>("influence", { test });
@@ -466,7 +466,10 @@ function update(state: InfluenceState): void {
   setStyles(ramp, { background: gradient(ctx.theme, true) });
   state.copy.show();
   if (!state.taught) return;
-  const offered = methodsOf({ ...ctx.header(), methods: state.taught.methods }, hasKernel(ctx) || !held ? [] : [held]);
+  const offered = methodsOf(
+    { ...ctx.header(), methods: state.taught.methods },
+    hasKernel(ctx) || !openingMethod ? [] : [openingMethod],
+  );
   state.methods.offer(
     offered.length ? [{ value: "", label: "none", note: "plain texts" }, ...offered] : [],
     colouredBy,
@@ -509,7 +512,7 @@ function point(state: InfluenceState, at: number): void {
 
 function nearest(state: InfluenceState, event: MouseEvent): number {
   const box = state.picture.getBoundingClientRect();
-  return nearestPoint(state.places, event.clientX - box.left, event.clientY - box.top);
+  return nearestPoint(state.points, event.clientX - box.left, event.clientY - box.top);
 }
 
 /** From the most helpful to the most harmful. */

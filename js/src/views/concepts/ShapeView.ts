@@ -129,8 +129,8 @@ function listen(state: ShapeState, signal: AbortSignal): void {
           ctx.model.save_changes();
         } else choose(state, "share", share);
       } else if (open !== undefined) {
-        const one = state.layerShapes.worst.find(([at]) => String(at) === open);
-        if (one) opening.open(one[0], one[1], element);
+        const example = state.layerShapes.worst.find(([at]) => String(at) === open);
+        if (example) opening.open(example[0], example[1], element);
       } else if (text !== undefined) choose(state, "text", text);
     },
   });
@@ -213,7 +213,7 @@ function drawShares(state: ShapeState): void {
   const { layerShapes, chosen, shares, pairMap } = state;
   if (!layerShapes) return;
   const { pair } = options(state.ctx);
-  const rows = layerShapes.shares.map(([name, share, place]) => {
+  const rows = layerShapes.shares.map(([name, share, position]) => {
     const bar = h("span.meter-bar", { "aria-hidden": "true" });
     bar.append(h("span.amount", { style: `width:${100 * Math.max(0, Math.min(1, share ?? 0))}%` }));
     const button = h(
@@ -221,8 +221,8 @@ function drawShares(state: ShapeState): void {
       {
         type: "button",
         "data-share": name,
-        "data-pair": String(place),
-        "aria-pressed": String(place >= 0 ? place === pair : isChosen(state, "share", name)),
+        "data-pair": String(position),
+        "aria-pressed": String(position >= 0 ? position === pair : isChosen(state, "share", name)),
         title: slotNames(name),
       },
       h("span.shape-name", { dir: "auto" }, shortLabel(slotNames(name), 36)),
@@ -285,9 +285,9 @@ function say(state: ShapeState): void {
     const share = layerShapes.shares.find(([name]) => name === chosen?.at)?.[1] ?? null;
     words = `${safeText(slotNames(chosen.at))} explains ${percent(share)} of the variance`;
   } else if (chosen?.kind === "text") {
-    const one = layerShapes.worst.find(([at]) => String(at) === chosen?.at);
-    if (one)
-      words = `${inWords(one[1])}: the model says ${decimal(one[2] ?? Number.NaN, 3, true)}, the sum ${decimal(one[3] ?? Number.NaN, 3, true)}`;
+    const example = layerShapes.worst.find(([at]) => String(at) === chosen?.at);
+    if (example)
+      words = `${inWords(example[1])}: the model says ${decimal(example[2] ?? Number.NaN, 3, true)}, the sum ${decimal(example[3] ?? Number.NaN, 3, true)}`;
   }
   state.frame.readout.show(words, true);
 }
@@ -302,9 +302,9 @@ function rove(list: Element): void {
 function draw(state: ShapeState): void {
   const { root } = state;
   // What is clicked is drawn anew, and keeps the focus.
-  const held = document.activeElement as HTMLElement | null;
-  const key = ["level", "cell", "share"].find((name) => held?.dataset[name] !== undefined && root.contains(held));
-  const value = key ? held?.dataset[key] : undefined;
+  const focused = document.activeElement as HTMLElement | null;
+  const key = ["level", "cell", "share"].find((name) => focused?.dataset[name] !== undefined && root.contains(focused));
+  const value = key ? focused?.dataset[key] : undefined;
   drawShapes(state);
   drawShares(state);
   for (const list of [state.shapes, state.shares, state.pairMap]) rove(list);
@@ -344,11 +344,11 @@ function update(state: ShapeState): void {
 /** Go to the next level, cell or share, as far as there is one. */
 function step(by: number): () => void {
   return (): void => {
-    const held = document.activeElement as HTMLElement | null;
-    const list = held?.closest(".aw-shape-slots, .aw-shape-shares, .aw-shape-pair");
-    if (!held || !list) return;
+    const focused = document.activeElement as HTMLElement | null;
+    const list = focused?.closest(".aw-shape-slots, .aw-shape-shares, .aw-shape-pair");
+    if (!focused || !list) return;
     const all = [...list.querySelectorAll<HTMLElement>("button")];
-    all[Math.max(0, Math.min(all.length - 1, all.indexOf(held) + by))]?.focus();
+    all[Math.max(0, Math.min(all.length - 1, all.indexOf(focused) + by))]?.focus();
   };
 }
 

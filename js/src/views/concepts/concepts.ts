@@ -44,10 +44,10 @@ export interface ConceptOptions extends TextsOptions {
 }
 
 /** The place of the layer that is nearest to a wanted one. */
-export function nearestPlace(layers: readonly number[], wanted: number): number {
+export function nearestIndex(layers: readonly number[], target: number): number {
   let best = 0;
   layers.forEach((layer, i) => {
-    if (Math.abs(layer - wanted) < Math.abs((layers[best] ?? Infinity) - wanted)) best = i;
+    if (Math.abs(layer - target) < Math.abs((layers[best] ?? Infinity) - target)) best = i;
   });
   return best;
 }
@@ -67,7 +67,7 @@ export function scoreWords(
   const score = scores[concept]?.[at] ?? Number.NaN;
   if (Number.isNaN(score)) return `${concepts[concept]} at layer ${layers[at]}: no score`;
   const [from, to] = [low[at], high[at]].map((end) => decimal(end ?? Number.NaN));
-  const held = accuracy[concept]?.[at] ?? null;
+  const value = accuracy[concept]?.[at] ?? null;
   const chance = p[concept]?.[at] ?? null;
   const why =
     chance === null
@@ -76,6 +76,6 @@ export function scoreWords(
         ? `p ${pWords(chance)} is above ${level}`
         : `accuracy is below ${accurate}`;
   const verdict = significant[concept]?.[at] ? `significant, p ${pWords(chance)}` : `not significant: ${why}`;
-  const known = held === null ? "" : `, accuracy ${decimal(held)}`;
-  return `${concepts[concept]} at layer ${layers[at]}: raises ${decimal(score)} of the examples (random ${from} to ${to})${known}; ${verdict}`;
+  const words = value === null ? "" : `, accuracy ${decimal(value)}`;
+  return `${concepts[concept]} at layer ${layers[at]}: raises ${decimal(score)} of the examples (random ${from} to ${to})${words}; ${verdict}`;
 }

@@ -102,13 +102,13 @@ export const renderRemovalView = view((ctx, root, signal) => {
   const panels = createSegments("shown", PANELS, signal, () => assign(grid.dataset, { panel: panels.value() }));
   const plot = h("div.removal-plot", chart.element);
   const side = h("div.removal-side-panel", player.element, change.element);
-  const own = h("div.row.removal-own");
+  const toolbar = h("div.row.removal-own");
   const frame = createFrame(ctx, root, {
     controls: [...method.elements, ...layers.elements, modes.element, operator.field, ...units.elements],
     lead: [seen.element],
     legend: h("span.removal-legend.inline", by, panels.element),
     body: [
-      ...(alone ? [] : [own]),
+      ...(alone ? [] : [toolbar]),
       side,
       h("div.removal-curve.column", plot),
       order.element,
@@ -143,7 +143,7 @@ export const renderRemovalView = view((ctx, root, signal) => {
     room: 0,
   };
   const grid = alone ? (root.querySelector(":scope > .aw-body") as HTMLElement) : root;
-  arrange(state, grid, { side, own, panels });
+  arrange(state, grid, { side, toolbar, panels });
   listen(state, grid, plot, signal);
   return (changed) => {
     if (only(changed, "hover")) seen.point();
@@ -154,12 +154,12 @@ export const renderRemovalView = view((ctx, root, signal) => {
 interface Panels {
   side: HTMLElement;
   /** The controls that another view's toolbar lacks. */
-  own: HTMLElement;
+  toolbar: HTMLElement;
   panels: Segments<"curve" | "order">;
 }
 
 /** Put the panels into the grid that the style sheet lays out. */
-function arrange(state: RemovalState, grid: HTMLElement, { side, own, panels }: Panels): void {
+function arrange(state: RemovalState, grid: HTMLElement, { side, toolbar, panels }: Panels): void {
   const { ctx, root, modes, operator } = state;
   // The caption heads the curve, which is read after the step next to it.
   side.after(grid.querySelector(":scope > .aw-caption") as HTMLElement);
@@ -168,7 +168,7 @@ function arrange(state: RemovalState, grid: HTMLElement, { side, own, panels }: 
   root.role = "group";
   grid.classList.add("aw-removal-grid");
   grid.dataset.panel = panels.value();
-  if (root !== ctx.el) own.append(modes.element, operator.field);
+  if (root !== ctx.el) toolbar.append(modes.element, operator.field);
 }
 
 /** Draw again when the view or the curve changes its size, or comes into view. */
@@ -241,8 +241,8 @@ function update(state: RemovalState): void {
   read(state);
   const isPage = ctx.model.get("runtime") === "";
   state.operator.offer(state.removal ? choicesOf(state.removal, isPage) : [], state.removal?.operator ?? "");
-  const what = state.removal ? `What is left of “${shortLabel(state.removal.target, 40)}”` : "What is left";
-  const title = state.frame.show(state.removal ? rowWords(ctx) : "", what);
+  const heading = state.removal ? `What is left of “${shortLabel(state.removal.target, 40)}”` : "What is left";
+  const title = state.frame.show(state.removal ? rowWords(ctx) : "", heading);
   state.root.ariaLabel = `${title}, by ${source.title}`;
   if (!state.removal) return;
   const { operator: done, standIn } = state.removal;
@@ -267,8 +267,8 @@ function paint(state: RemovalState): void {
   const first = ranked[0] === undefined ? "" : name(ranked[0]);
   const top = ranked.slice(0, Math.min(k, NAMED)).map(name);
   const list = `${top.join(", ")}${k > NAMED ? ` and ${k - NAMED} more` : ""}`;
-  const what = isKept ? "kept alone" : "removed";
-  const words = k ? `${list} ${what}` : isKept ? "nothing kept" : "nothing removed";
+  const verb = isKept ? "kept alone" : "removed";
+  const words = k ? `${list} ${verb}` : isKept ? "nothing kept" : "nothing removed";
   const [before, now] = [valueWithAll(removal), removal.values[mode][step] ?? NaN].map((value) =>
     exactWords({ score: (removal as Removal).score }, value),
   );

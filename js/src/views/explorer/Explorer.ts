@@ -156,7 +156,7 @@ export const renderExplorer = view((ctx, root, signal) => {
     if (!isOther(header, ctx.options, source, ctx.layered().source)) return;
     const predicts = header.predictions.items.length > 0;
     const attributed = source.kind === "attributions";
-    const one = source.layers.length * (source.heads?.length ?? 1) < 2;
+    const isSingle = source.layers.length * (source.heads?.length ?? 1) < 2;
     assign(chips.element.parentElement as HTMLElement, { hidden: !predicts });
     const many = hasManyTargets(ctx);
     const axis = ctx.axisOf(source.key);
@@ -177,7 +177,7 @@ export const renderExplorer = view((ctx, root, signal) => {
         if (name === "FeatureStrip") return Boolean(saes);
         return predicts || !["RemovalView", "Predictions"].includes(name);
       },
-      !(attributed || one || pictured),
+      !(attributed || isSingle || pictured),
       pictured,
     );
   };

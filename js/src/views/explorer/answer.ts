@@ -44,8 +44,8 @@ export function createAnswer(ctx: ViewContext, signal: AbortSignal, answers: Ans
   };
   const list = createMeters("the largest values", signal, pin);
   const others = createMeters("against", signal, pin);
-  const held = h("div.held");
-  const balance = h("div.balance", { role: "img" }, held);
+  const fill = h("div.held");
+  const balance = h("div.balance", { role: "img" }, fill);
   const across = createAcrossLayers(ctx, signal, answers);
   const knockOut = h("button.button", { type: "button" });
   const computed = createComputed(ctx, signal, answers);
@@ -117,7 +117,7 @@ export function createAnswer(ctx: ViewContext, signal: AbortSignal, answers: Ans
     const named = parts.slice(0, most).filter((i) => i === strong || Math.abs(values[i] as number) >= least);
     const meters: Meter[] = named.map((index) => ({
       name: `\u2068${shortLabel(axis.labels[index] as string)}\u2069`,
-      place: String(index + base),
+      position: String(index + base),
       value: values[index] as number,
       kind,
       strong: index === strong,
@@ -139,9 +139,9 @@ export function createAnswer(ctx: ViewContext, signal: AbortSignal, answers: Ans
   const showMap = (source: Source): void => {
     const { query, key } = current();
     const { layer, head } = ctx.resolved();
-    const place = headAt(ctx, layer, head);
+    const address = headAt(ctx, layer, head);
     const at = source.layers.length > 1 ? `layer ${ctx.layerName(layer)}` : source.title;
-    setText(where, `in ${place || at}`);
+    setText(where, `in ${address || at}`);
     setText(against, "");
     others.show([], 0);
     assign(balance, { hidden: true });
@@ -229,7 +229,7 @@ export function createAnswer(ctx: ViewContext, signal: AbortSignal, answers: Ans
       ariaLabel: `in tokens ${tickText(inTokens)}, in no token ${tickText(inNone)}`,
       title: `in tokens: ${tickText(inTokens)} · hatched, in no token: ${tickText(inNone)}`,
     });
-    setStyles(held, { width: `${(100 * Math.abs(inTokens)) / (both || 1)}%` });
+    setStyles(fill, { width: `${(100 * Math.abs(inTokens)) / (both || 1)}%` });
     sums.show(source.accounts[row] ?? "", detailsOf(source, source.sums.slice(row, row + 1)));
     across.show(-1, -1);
     computed.show(-1, -1);

@@ -59,9 +59,9 @@ export function createPanes(
   const show = (name: string): void => {
     now = name;
     // Without heads, the panel has their space.
-    const wanted = name === "heads" && isHeadless ? chosen : name;
-    const panel = offered.find((candidate) => candidate.name === wanted);
-    if (panel) chosen = wanted;
+    const target = name === "heads" && isHeadless ? chosen : name;
+    const panel = offered.find((candidate) => candidate.name === target);
+    if (panel) chosen = target;
     lasting.set(OPEN, [now, chosen]);
     element.dataset.tab = panel ? "side" : name;
     if (isOpen(chosen)) panels.find((candidate) => candidate.name === chosen)?.open();

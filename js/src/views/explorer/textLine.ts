@@ -27,11 +27,11 @@ const NEEDS_KERNEL = "needs a running kernel";
 /** Characters of a text in the menu. */
 const LABEL = 72;
 
-type Wanted = { text: string } | { index: number };
+type TextRequest = { text: string } | { index: number };
 
 /** State that survives a new text: the last request, the unfinished input, and the position of the focus. */
-interface Kept {
-  wanted?: Wanted | undefined;
+interface Lasting {
+  request?: TextRequest | undefined;
   draft?: string | undefined;
   focus?: "menu" | "back" | "edit" | undefined;
 }
@@ -43,12 +43,12 @@ export function createTextLine(
   answers: Answers,
   reading: HTMLElement,
 ): TextLine {
-  const kept = (ctx.lasting.get(TOPIC) as Kept | undefined) ?? {};
-  ctx.lasting.set(TOPIC, kept);
+  const lasting = (ctx.lasting.get(TOPIC) as Lasting | undefined) ?? {};
+  ctx.lasting.set(TOPIC, lasting);
   const read = (): Texts | undefined => (ctx.options as ExplorerOptions).texts;
   const shownText = (): string => read()?.text ?? ctx.header().text;
-  const isShown = (wanted: Wanted): boolean =>
-    "text" in wanted ? shownText() === wanted.text : read()?.shown === wanted.index;
+  const isShown = (request: TextRequest): boolean =>
+    "text" in request ? shownText() === request.text : read()?.shown === request.index;
   const menu = createMenu("text", signal, (value) => ask({ index: Number(value) }, "menu"));
   const count = menu.field.querySelector(".aw-menu-name") as HTMLElement;
   const back = iconButton(signal, "", "back to the previous text", () => {
@@ -71,7 +71,7 @@ export function createTextLine(
   const state = h("div.row.text-state", { role: "status", hidden: "" }, doing, bar, steps, stop);
   /** Why nothing can be typed, once somebody wants to. */
   let note = "";
-  let requested: Wanted | null = null;
+  let requested: TextRequest | null = null;
 
   const edit = (draft = shownText()): void => {
     const why = read()?.refusal ?? "";
@@ -91,18 +91,18 @@ export function createTextLine(
     field.hidden = true;
     reading.hidden = false;
     note = "";
-    kept.draft = undefined;
+    lasting.draft = undefined;
     pencil.focus();
     show();
   };
   const isAsking = (): boolean => requested !== null && !answers.failure(TOPIC, requested);
-  const ask = (wanted: Wanted, focus: Kept["focus"] = "edit"): void => {
+  const ask = (request: TextRequest, focus: Lasting["focus"] = "edit"): void => {
     // Of several texts typed one after the other, only the last is traced.
     if (isAsking()) answers.cancel(TOPIC);
-    [requested, note] = [wanted, ""];
-    Object.assign(kept, { wanted, draft: undefined, focus });
+    [requested, note] = [request, ""];
+    Object.assign(lasting, { request, draft: undefined, focus });
     answers.retry(TOPIC, true);
-    answers.get(TOPIC, { ...wanted });
+    answers.get(TOPIC, { ...request });
     show();
   };
   const submit = (): void => {
@@ -111,7 +111,7 @@ export function createTextLine(
   };
   on(field, signal, {
     input() {
-      if (isAsking()) kept.draft = field.value;
+      if (isAsking()) lasting.draft = field.value;
     },
     keydown(event) {
       // Letters are text here, and keys of no view.
@@ -151,7 +151,7 @@ export function createTextLine(
       ariaPressed: String(!field.hidden),
     });
     const why = requested && (answers.failure(TOPIC, requested) ?? "");
-    if (why) kept.wanted = undefined;
+    if (why) lasting.request = undefined;
     const job = answers.job(TOPIC);
     const waits = job?.done === null ? ": waits for the running cell" : "";
     setText(doing, job ? `${job.text || "a new text"}${waits}` : note || why || "");
@@ -162,13 +162,13 @@ export function createTextLine(
   };
 
   // Drawn anew for another text: go on where the reader is.
-  const { wanted, draft, focus } = kept;
-  Object.assign(kept, { wanted: undefined, focus: undefined });
+  const { request, draft, focus } = lasting;
+  Object.assign(lasting, { request: undefined, focus: undefined });
   queueMicrotask(() => {
     if (signal.aborted || !read()) return;
-    if (wanted && !isShown(wanted)) {
-      requested = wanted;
-      answers.get(TOPIC, { ...wanted });
+    if (request && !isShown(request)) {
+      requested = request;
+      answers.get(TOPIC, { ...request });
     }
     const isFree = document.activeElement === document.body || document.activeElement === null;
     if (draft !== undefined) edit(draft);

@@ -9,7 +9,7 @@
 
 import { heatMap } from "../../colour.ts";
 import type { Change, ViewContext } from "../../context.ts";
-import { atEnd, createWatch, density, h, place, setFlag, setSizes, setText, watchWidth } from "../../dom.ts";
+import { atEnd, createWatch, density, h, setBox, setFlag, setSizes, setText, watchWidth } from "../../dom.ts";
 import { printed, tickText } from "../../numbers.ts";
 import { type Answers, createAnswers } from "../../wire/answers.ts";
 import { peaksOf } from "../../wire/sheets.ts";
@@ -100,7 +100,7 @@ export const renderHeadGrid = view((ctx, root, signal) => {
     },
   );
   const patterns = createPatterns(ctx, answers, signal, (selects) => rankByPattern(state, selects));
-  const placeOf = (spot: Spot | null) => (spot && state.now.places.get(`${spot.layer} ${spot.head}`)) ?? null;
+  const placeOf = (spot: Spot | null) => (spot && state.now.positions.get(`${spot.layer} ${spot.head}`)) ?? null;
   const ranked = createRanked(
     ctx,
     signal,
@@ -469,7 +469,7 @@ function selectedAt(state: HeadGridState): [number, number, number] {
     return isLayer ? [row, 0, now.cols] : [-1, -1, 1];
   }
   const at = source.heads && typeof head === "number" ? source.heads.indexOf(head) : 0;
-  return spread(state, now.places.get(`${row} ${at}`) ?? [-1, -1]);
+  return spread(state, now.positions.get(`${row} ${at}`) ?? [-1, -1]);
 }
 
 /** A position with the columns that it spans. */
@@ -483,7 +483,7 @@ function spread(state: HeadGridState, [row, col]: readonly [number, number]): [n
 function drawChosen(state: HeadGridState, { layers, heads }: Source): void {
   const { now } = state;
   const boxes = state.ctx.selection.get("heads").flatMap(([layer, head]): [number, number, number, number][] => {
-    const at = now.places.get(`${layers.indexOf(layer)} ${heads?.indexOf(head)}`);
+    const at = now.positions.get(`${layers.indexOf(layer)} ${heads?.indexOf(head)}`);
     const { width: across, height: down } = now.size;
     return at ? [[at[1] * across, at[0] * down, across, down]] : [];
   });
@@ -494,21 +494,21 @@ function drawChosen(state: HeadGridState, { layers, heads }: Source): void {
 function previewed({ ctx, now }: HeadGridState): readonly [number, number] | undefined {
   const { layers, heads } = ctx.source();
   const [layer, head] = ctx.selection.get("hover")?.head ?? [-1, -1];
-  return now.places.get(`${layers.indexOf(layer)} ${heads?.indexOf(head)}`);
+  return now.positions.get(`${layers.indexOf(layer)} ${heads?.indexOf(head)}`);
 }
 
 /** Update outlines, the enlarged map and the readout. Runs on every pointer move. */
 function point(state: HeadGridState): void {
   const { ctx, sheet, cursor, knockout } = state;
   const { source, layer, head } = ctx.resolved();
-  const { size, places, isTable } = state.now;
+  const { size, positions, isTable } = state.now;
   const outline = (el: HTMLElement, row: number, col: number, cols: number): void =>
-    place(el, col * size.width, row * size.height, cols * size.width, size.height);
+    setBox(el, col * size.width, row * size.height, cols * size.width, size.height);
   const spot = cursor.at() ?? previewed(state) ?? null;
   outline(state.hovered, ...spread(state, spot ?? [-1, -1]));
   outline(state.selected, ...selectedAt(state));
   const at = cursor.headAt(spot);
-  knockout.show(places, size);
+  knockout.show(positions, size);
   drawChosen(state, source);
   const text = at ? wordsAt(state, source, at) : `selected: ${placeWords(ctx, layer, head)}`;
   state.frame.readout.show(text + knockout.words(cursor.meant()), state.root.contains(document.activeElement));
@@ -521,7 +521,7 @@ function point(state: HeadGridState): void {
       spots: state.best,
       isTable,
       selected: typeof head === "number" || !source.heads ? current : null,
-      own: state.patterns.own,
+      strongest: state.patterns.strongest,
     },
     `${state.drawnKey}|${Boolean(sheet)}`,
   );
@@ -540,8 +540,8 @@ function wordsAt(state: HeadGridState, source: Source, at: Spot): string {
   const later = source.computed?.includes(layer) === false ? " · computed when opened" : "";
   const most = peak === undefined ? later : ` · largest value ≈ ${tickText(peak)}`;
   const value = rankingOf(state)?.words(at);
-  const own = state.patterns.own(at);
-  return `${name}${value ? ` · ${value}` : ""}${own ? ` · ${own}` : ""}${most}`;
+  const pattern = state.patterns.strongest(at);
+  return `${name}${value ? ` · ${value}` : ""}${pattern ? ` · ${pattern}` : ""}${most}`;
 }
 
 function onChange(state: HeadGridState, changed: ReadonlySet<Change>): void {

@@ -106,8 +106,8 @@ export const renderHeadView = view((ctx, root, signal) => {
   const other = createStrongestHeads(ctx, signal);
   const drawn = h("span.hv-drawn.fine");
   const copy = createCopyButton(ctx, signal, () => {
-    const place = state.heads.length === 1 ? pinnedCell(ctx) : null;
-    return place && { ...place, head: state.heads[0] };
+    const cell = state.heads.length === 1 ? pinnedCell(ctx) : null;
+    return cell && { ...cell, head: state.heads[0] };
   });
   const main = h("div.hv-main.column", choice.chips, margins.above, plot.element, margins.below);
   const frame = createFrame(ctx, root, {

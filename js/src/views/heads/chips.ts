@@ -20,11 +20,11 @@ export interface Chips {
 }
 
 export interface ChipEvents {
-  toggle(place: number): void;
-  solo(place: number): void;
+  toggle(index: number): void;
+  solo(index: number): void;
   all(): void;
   /** Called with the chip under the pointer or the focus; -1: none. */
-  over(place: number): void;
+  over(index: number): void;
 }
 
 export function createChips(signal: AbortSignal, events: ChipEvents): Chips {

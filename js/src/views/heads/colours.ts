@@ -14,8 +14,8 @@ const COLOURS: Record<Theme, string> = {
 };
 
 /** The colour of the head with this index in its layer. */
-export function headColour(place: number, theme: Theme): string {
-  const at = (6 * place) % COLOURS[theme].length;
+export function headColour(index: number, theme: Theme): string {
+  const at = (6 * index) % COLOURS[theme].length;
   return `#${COLOURS[theme].slice(at, at + 6)}`;
 }
 

@@ -143,7 +143,7 @@ function range(state: ColumnState): [number, number] {
 }
 
 /** The first row in the document, and the one after the last. */
-function kept(state: ColumnState): [number, number] {
+function mounted(state: ColumnState): [number, number] {
   const [first, last] = range(state);
   return [Math.max(0, first - MORE), Math.min(state.count, last + MORE)];
 }
@@ -151,7 +151,7 @@ function kept(state: ColumnState): [number, number] {
 function write(state: ColumnState): void {
   const { lines, shown } = state;
   if (!shown) return;
-  const [from, to] = kept(state);
+  const [from, to] = mounted(state);
   const name = `${from} ${to}`;
   if (name === state.drawnRows) return;
   state.drawnRows = name;
@@ -164,12 +164,12 @@ function write(state: ColumnState): void {
     state.list.append(line);
   }
   lines.forEach(({ line, name: label }, i) => {
-    const place = from + i;
-    line.hidden = place >= to;
+    const row = from + i;
+    line.hidden = row >= to;
     if (line.hidden) return;
-    const at = rows.shown[place] as number;
+    const at = rows.shown[row] as number;
     const text = labels[at] as string;
-    line.style.top = `${place * state.row}px`;
+    line.style.top = `${row * state.row}px`;
     setText(label, shortLabel(text, 48));
     line.title = shortLabel(text, 400);
     setFlag(line, "data-special", Boolean(special[at]));
@@ -182,7 +182,7 @@ function write(state: ColumnState): void {
 
 function writeValues(state: ColumnState): void {
   const { values } = state;
-  const [from, to] = kept(state);
+  const [from, to] = mounted(state);
   state.lines.forEach(({ line, value }, i) => {
     if (from + i >= to) return;
     const index = state.shown?.rows.shown[from + i] as number;
@@ -202,7 +202,7 @@ function scrollTo(state: ColumnState, to: number): void {
 
 /** The row of an element. */
 function placeOf(state: ColumnState, index: number): number {
-  return state.shown?.rows.place[index] ?? -1;
+  return state.shown?.rows.rowOf[index] ?? -1;
 }
 
 /** How many rows there are before an element. */
@@ -221,8 +221,8 @@ function band(state: ColumnState, el: HTMLElement, from: number, to: number = fr
 /** Hatch the masked rows in the document, one box for rows that follow each other. */
 function hatch(state: ColumnState): void {
   const { masked } = state;
-  const [first, end] = kept(state);
-  const is = (place: number): boolean => place < end && state.hides(state.shown?.rows.shown[place] as number);
+  const [first, end] = mounted(state);
+  const is = (row: number): boolean => row < end && state.hides(state.shown?.rows.shown[row] as number);
   let made = 0;
   for (let from = first; from < end; from += 1) {
     if (!is(from)) continue;

@@ -36,18 +36,18 @@ export function createHeadChoice(
 
   const chosen = (): readonly number[] | null => (ctx.options as HeadViewOptions).heads;
   const several = (): boolean => chosen() !== null && ctx.source().heads !== null;
-  const choose = (shown: (head: number, place: number) => boolean, isAlone = false): void => {
+  const choose = (shown: (head: number, index: number) => boolean, isAlone = false): void => {
     alone = isAlone;
     const all = ctx.source().heads ?? [];
     keep({ heads: all.filter(shown) });
   };
   const chips = createChips(signal, {
-    toggle: (at) => choose((head, place) => heads.includes(head) !== (place === at)),
+    toggle: (at) => choose((head, index) => heads.includes(head) !== (index === at)),
     solo(at) {
       const head = ctx.source().heads?.[at];
       if (head === undefined) return;
       const again = heads.length === 1 && heads[0] === head;
-      choose((_, place) => again || place === at, !again);
+      choose((_, index) => again || index === at, !again);
       if (!again) selection.set({ head });
     },
     all: () => choose(() => true),
@@ -87,15 +87,15 @@ export function createHeadChoice(
       if (!several()) return;
       const current = selection.get("head");
       chips.show(
-        (source.heads ?? []).map((one, place) => {
-          const colour = source.signed ? "" : headColour(place, ctx.theme);
+        (source.heads ?? []).map((head, index) => {
+          const colour = source.signed ? "" : headColour(index, ctx.theme);
           return {
-            name: ctx.headName(one),
-            title: `head ${headAddress(ctx, layer, one)}: click shows or hides it, double-click it alone`,
+            name: ctx.headName(head),
+            title: `head ${headAddress(ctx, layer, head)}: click shows or hides it, double-click it alone`,
             colour,
             ink: colour && headInk(colour),
-            on: heads.includes(one),
-            current: one === current,
+            on: heads.includes(head),
+            current: head === current,
           };
         }),
       );

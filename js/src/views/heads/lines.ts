@@ -1,5 +1,5 @@
 /** The canvas of a HeadView: lines between tokens, and a bar for each head behind the tokens of one side. */
-import { type Mode, place, valueAt } from "../../colour.ts";
+import { type Mode, scalePosition, valueAt } from "../../colour.ts";
 import { density } from "../../dom.ts";
 import type { Edge, Side, Values } from "./pairs.ts";
 import type { Rows } from "./rows.ts";
@@ -92,7 +92,7 @@ export function createLines(canvas: HTMLCanvasElement) {
 }
 
 function strength(state: LinesState, value: number): number {
-  return place(Math.abs(value), state.range, state.style.mode || "sqrt");
+  return scalePosition(Math.abs(value), state.range, state.style.mode || "sqrt");
 }
 
 function colours(state: LinesState): readonly string[] {
@@ -121,15 +121,15 @@ function stroke(
 ): void {
   const { pen } = state;
   const bend = (right - left) * 0.42;
-  lines.forEach((pairs, place) => {
-    const share = (Math.floor(place / colours(state).length) + 0.5) / LEVELS;
-    pen.strokeStyle = colours(state)[place % colours(state).length] as string;
+  lines.forEach((pairs, index) => {
+    const share = (Math.floor(index / colours(state).length) + 0.5) / LEVELS;
+    pen.strokeStyle = colours(state)[index % colours(state).length] as string;
     pen.globalAlpha = Math.min(1, soft * (0.1 + 0.9 * share));
     pen.lineWidth = 0.6 + 4.4 * share * share;
     pen.beginPath();
     for (let i = 0; i < pairs.length; i += 3) {
       const offset = pairs[i + 2] as number;
-      const [query, key] = [rows.query.place[pairs[i] as number], rows.key.place[pairs[i + 1] as number]];
+      const [query, key] = [rows.query.rowOf[pairs[i] as number], rows.key.rowOf[pairs[i + 1] as number]];
       const from = ((query as number) + 0.5) * row - scroll.query + offset;
       const to = ((key as number) + 0.5) * row - scroll.key + offset;
       pen.moveTo(left, from);
@@ -228,15 +228,15 @@ function look(state: LinesState, { side, index, other }: Token, values: Values, 
   const { rows, row } = layout;
   const otherSide = side === "query" ? "key" : "query";
   bars(state, layout, values, otherSide, scroll, most);
-  if ((rows[side].place[index] ?? -1) < 0) return;
+  if ((rows[side].rowOf[index] ?? -1) < 0) return;
   const [plain, strong]: [Lines, Lines] = [[], []];
-  const { place } = rows[otherSide];
+  const { rowOf } = rows[otherSide];
   values.forEach((received, head) => {
     if (!received || (style.only >= 0 && style.only !== head)) return;
     const offset = shift(state, head, row);
     for (let i = 0; i < received.length; i += 1) {
       const value = received[i] as number;
-      if (!(Math.abs(value) >= state.least) || (place[i] as number) < 0) continue;
+      if (!(Math.abs(value) >= state.least) || (rowOf[i] as number) < 0) continue;
       const [query, key] = side === "query" ? [index, i] : [i, index];
       add(state, other === i ? strong : plain, head, value, query, key, offset);
     }

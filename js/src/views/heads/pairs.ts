@@ -57,8 +57,8 @@ export function pairsOf(
 }
 
 /** Codes are masked by this to give an index into their table: negative ones come last. */
-const PLACES = 2 * HIDDEN;
-const PLACE = PLACES - 1;
+const TABLE_SIZE = 2 * HIDDEN;
+const MASK = TABLE_SIZE - 1;
 
 const TABLES = new WeakMap<Tile, Float32Array>();
 
@@ -67,10 +67,10 @@ function tableOf(tile: Tile): Float32Array {
   let table = TABLES.get(tile);
   if (!table) {
     const { codec, gamma, scale } = tile.meta;
-    table = new Float32Array(PLACES).fill(Number.NaN);
+    table = new Float32Array(TABLE_SIZE).fill(Number.NaN);
     const signed = codec === "i8";
     const values = valueTable(signed, gamma, scale);
-    if (signed) table.set(values.subarray(128), PLACES - 128);
+    if (signed) table.set(values.subarray(128), TABLE_SIZE - 128);
     table.set(values.subarray(0, signed ? 128 : 256));
     TABLES.set(tile, table);
   }
@@ -91,7 +91,7 @@ export function along(tile: Tile, pairs: Pairs, side: Side, index: number): Floa
   const [start, step] = isQuery ? [index * cols, 1] : [index, cols];
   const { codes } = tile;
   for (let i = first; i < last; i += 1) {
-    if (taking[i]) out[i] = table[(codes[start + i * step] as number) & PLACE] as number;
+    if (taking[i]) out[i] = table[(codes[start + i * step] as number) & MASK] as number;
   }
   return out;
 }
@@ -130,7 +130,7 @@ export function strongestOfEach(
     const table = tableOf(tile);
     return [{ head, table, sizes: table.map(Math.abs), codes: tile.codes }];
   });
-  const usable = pairs.keys.map((is, i) => Number(is && (key.place[i] as number) >= 0));
+  const usable = pairs.keys.map((is, i) => Number(is && (key.rowOf[i] as number) >= 0));
   const shown: Edge[] = [];
   for (let i = 0; i < queries.length; i += 1) {
     const query = queries[i] as number;
@@ -142,10 +142,10 @@ export function strongestOfEach(
     for (const { head, table, sizes, codes } of loaded) {
       const start = query * cols;
       for (let at = 0; at < end; at += 1) {
-        const code = (codes[start + at] as number) & PLACE;
+        const code = (codes[start + at] as number) & MASK;
         if (!((sizes[code] as number) > floor) || !usable[at]) continue;
         best.push({ query, key: at, head, value: table[code] as number });
-        best.sort((one, other) => Math.abs(other.value) - Math.abs(one.value)).splice(most);
+        best.sort((a, b) => Math.abs(b.value) - Math.abs(a.value)).splice(most);
         if (best.length === most) floor = Math.abs(best[most - 1]?.value as number);
       }
     }

@@ -147,14 +147,14 @@ function layOut(state: PlotState, now: Pairs, width: number, height: number): vo
   const count = Math.max(query.shown.length, key.shown.length, 1);
   const row = Math.floor(Math.max(LOW, Math.min(HIGH, height / count)));
   const lanes = lanesOf(width);
-  const own = { query: columnWidth(state, query.axis, width), key: columnWidth(state, key.axis, width) };
+  const columnWidths = { query: columnWidth(state, query.axis, width), key: columnWidth(state, key.axis, width) };
   const off = { query: now.queries, key: now.keys };
   for (const side of SIDES) {
-    const size = { row, width: lanes[side] + own[side], height, lane: lanes[side] };
+    const size = { row, width: lanes[side] + columnWidths[side], height, lane: lanes[side] };
     state.columns[side].layout(now[side], off[side], size);
   }
-  state.margins.layOut(now, { width, lanes, own });
-  const [left, right] = [lanes.query + own.query + 2, width - lanes.key - own.key - 2];
+  state.margins.layOut(now, { width, lanes, columnWidths });
+  const [left, right] = [lanes.query + columnWidths.query + 2, width - lanes.key - columnWidths.key - 2];
   state.lines.layout({ width, height, row, left, right, lanes, rows: { query, key } });
   follow(state);
 }

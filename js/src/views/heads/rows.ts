@@ -9,7 +9,7 @@ export interface Rows {
   /** The element of every row, ascending. */
   shown: Int32Array;
   /** The row of every element; -1: it has none. */
-  place: Int32Array;
+  rowOf: Int32Array;
   /** The elements that stand apart. */
   apart: readonly number[];
 }
@@ -20,11 +20,11 @@ export function rowsOf(axis: Axis, filters: Pick<Filters, "special">): Rows {
   const apart = standApart(special, filters);
   const all = [...labels.keys()];
   const shown = Int32Array.from(all.filter((i) => !apart[i]));
-  const place = new Int32Array(labels.length).fill(-1);
+  const rowOf = new Int32Array(labels.length).fill(-1);
   shown.forEach((i, at) => {
-    place[i] = at;
+    rowOf[i] = at;
   });
-  return { axis, shown, place, apart: all.filter((i) => apart[i]) };
+  return { axis, shown, rowOf, apart: all.filter((i) => apart[i]) };
 }
 
 /** The names of the elements that stand apart: "[CLS] [SEP]". */

@@ -28,12 +28,12 @@ export function lacking(
   answers: Answers,
   topic: string,
   args: Record<string, unknown>,
-  what: string,
+  subject: string,
   away: string,
 ): Missing | null {
   if (answers.get(topic, args)) return null;
   if (NOT_HERE.test(answers.failure(topic, args) ?? "")) return { kind: "failed", words: away };
-  return missingAnswer(answers, topic, args, what);
+  return missingAnswer(answers, topic, args, subject);
 }
 
 export interface Change {
@@ -41,7 +41,7 @@ export interface Change {
   /** Request the effect of the active interventions, and show it; without any, the predictions as recorded. */
   show(): void;
   /** Where the probability of the outcome that is now most probable stands; null if none is shown. */
-  place(): NumberPlace | null;
+  numberPlace(): NumberPlace | null;
   /** That probability in words, for the readout. */
   words(): string;
 }
@@ -144,7 +144,7 @@ export function createChange(ctx: ViewContext, answers: Answers): Change {
 
   return {
     element,
-    place() {
+    numberPlace() {
       const now = last && largest(last.rows, 3);
       const isProbability = last?.kind === "distribution" || last?.kind === "several";
       if (specsOf(ctx).length > 0) {
@@ -170,13 +170,13 @@ export function createChange(ctx: ViewContext, answers: Answers): Change {
         drawnKey = stateKey;
         return;
       }
-      const { args, change: found } = requestChange(ctx, answers);
+      const { args, change: answer } = requestChange(ctx, answers);
       const why = answers.failure("changed", args) ?? "";
       const away = "The predictions after this change are not in this file: they need a running kernel.";
-      state.show(found ? null : lacking(answers, "changed", args, "predictions after this change", away));
-      if (found) last = found;
+      state.show(answer ? null : lacking(answers, "changed", args, "predictions after this change", away));
+      if (answer) last = answer;
       else if (why) last = null;
-      setFlag(element, "data-stale", !found && !why);
+      setFlag(element, "data-stale", !answer && !why);
       const stateKey = JSON.stringify([last, ctx.selection.get("target")?.id, Boolean(why)]);
       if (stateKey === drawnKey) return;
       drawnKey = stateKey;

@@ -12,7 +12,7 @@ export const specsOf = (ctx: ViewContext): readonly Spec[] => ctx.selection.get(
 const placeOf = (spec: Spec): string =>
   [spec.kind, spec.stack, spec.layer, spec.head, spec.kind === "row" && spec.query].join();
 
-export const isSamePlace = (one: Spec, other: Spec): boolean => placeOf(one) === placeOf(other);
+export const isSamePlace = (a: Spec, b: Spec): boolean => placeOf(a) === placeOf(b);
 
 /** Add an intervention, replacing the one at the same place. */
 export function pull(ctx: ViewContext, spec: Spec): void {

@@ -169,12 +169,12 @@ function rowShown(ctx: ViewContext, source: Source): number {
   return ofTargets(source) ? 0 : openedAt(ctx, source);
 }
 
-function exactly(state: LayerMapState, ...place: [string, number, HeadKey, number]): Row {
+function exactly(state: LayerMapState, ...address: [string, number, HeadKey, number]): Row {
   const { exact } = state;
-  const name = place.join();
+  const name = address.join();
   if (!exact.has(name)) {
     exact.set(name, null);
-    void state.ctx.tiles.row(...place, true).then((values) => {
+    void state.ctx.tiles.row(...address, true).then((values) => {
       if (values) exact.set(name, values);
       else exact.delete(name); // requested again on the next change
       if (values && !state.signal.aborted) draw(state);
@@ -280,16 +280,16 @@ function drawChosen(state: LayerMapState, source: Source, shown: Size): void {
   const { ctx } = state;
   const span = ctx.span("key");
   const row = rowShown(ctx, source);
-  const place = (key: number): number => state.parts?.[1].place(key) ?? -1;
+  const positionOf = (key: number): number => state.parts?.[1].positionOf(key) ?? -1;
   const wide = shown.cellWidth;
   const [start, stop] = span ?? [0, 0];
-  const covered = Array.from({ length: stop - start }, (_, i) => place(start + i)).filter((at) => at >= 0);
+  const covered = Array.from({ length: stop - start }, (_, i) => positionOf(start + i)).filter((at) => at >= 0);
   const line = ({ layer }: Cell): number =>
     layer === undefined ? Number(Boolean(state.input)) - 1 : source.layers.includes(layer) ? rowAt(state, layer) : -1;
   const here = ctx.pins().filter((cell) => cell.query === row && line(cell) >= 0);
   state.chosen.draw(
     here
-      .map((cell) => ({ query: line(cell), key: place(cell.key) }))
+      .map((cell) => ({ query: line(cell), key: positionOf(cell.key) }))
       .filter(({ key }) => key >= 0)
       .map((cell) => boxOf(cell, shown)),
     [],
@@ -377,10 +377,14 @@ function point(state: LayerMapState): void {
   const isFocused = state.root.contains(document.activeElement);
   const shownRow = inside(ctx) || isFocused || !input ? at : 0;
   const [row, key] = spot ?? [shownRow, ctx.cell("hover")?.key ?? -1];
-  const [place, col] = [parts[0].place(row), parts[1].place(key)];
+  const [position, col] = [parts[0].positionOf(row), parts[1].positionOf(key)];
   const outlined = inside(ctx) || isFocused || input ? shownRow : -1;
-  figure.crosshair.move(size, { unit: "", query: spot ? place : -1, key: col }, { unit: "", query: outlined, key: -1 });
-  figure.left.mark(spot ? place : -1, outlined);
+  figure.crosshair.move(
+    size,
+    { unit: "", query: spot ? position : -1, key: col },
+    { unit: "", query: outlined, key: -1 },
+  );
+  figure.left.mark(spot ? position : -1, outlined);
   figure.top.mark(col, -1);
   const values = state.rows[row] ?? new Float32Array();
   const word = (i: number): string => `${nameOf(ctx, source.key, i)} ${printed(values[i] ?? Number.NaN, false)}`;
@@ -389,14 +393,14 @@ function point(state: LayerMapState): void {
   const tile = of === undefined ? null : ctx.tiles.get(source.id, of, ctx.layered().head);
   const why = values.length > 0 && key >= 0 ? absence(source, tile, rowShown(ctx, source), key) : "";
   const most = [...values.keys()].sort((a, b) => sizeOf(b) - sizeOf(a)).slice(0, 3);
-  const what = !values.length
+  const words = !values.length
     ? "not computed yet, click to compute it"
     : key >= 0
       ? why || Number.isNaN(values[key])
         ? `${nameOf(ctx, source.key, key)}: ${why || LATER}`
         : `≈ ${word(key)}`
       : `largest ≈ ${most.map(word).join(", ")}`;
-  state.frame.readout.show(`${rowWords(state, row)}: ${what}`, isFocused);
+  state.frame.readout.show(`${rowWords(state, row)}: ${words}`, isFocused);
 }
 
 function hover(state: LayerMapState, at: [number, number] | null): void {
@@ -412,7 +416,7 @@ function find(state: LayerMapState, event: MouseEvent): [number, number] | null 
   const { parts, size } = state;
   const at = size && parts && spotAt(event, state.figure.plot, size.rows, size.cols);
   if (!at || !parts) return null;
-  const [row = -1, key = -1] = at.map((place, i) => (parts as readonly AxisPart[])[i]?.drawn()[place] ?? -1);
+  const [row = -1, key = -1] = at.map((position, i) => (parts as readonly AxisPart[])[i]?.drawn()[position] ?? -1);
   return [row, key];
 }
 
@@ -422,8 +426,8 @@ function step(state: LayerMapState, layers: number, keys: number): () => void {
     if (!state.parts || !(keys || state.spot)) return;
     const { layer } = state.ctx.layered();
     const { inside } = state.parts[1];
-    const place = inside.indexOf(state.spot?.[1] ?? -1);
-    const key = inside[Math.max(0, Math.min(inside.length - 1, place + keys))] ?? -1;
+    const position = inside.indexOf(state.spot?.[1] ?? -1);
+    const key = inside[Math.max(0, Math.min(inside.length - 1, position + keys))] ?? -1;
     if (state.parts[1].reveal(key)) relabel(state);
     hover(state, [rowAt(state, layer), key]);
   };

@@ -21,7 +21,7 @@ export interface AxisPart {
   /** Labels of the drawn elements. */
   side(): Side;
   /** The place of an element among the drawn ones; -1: it is not drawn. */
-  place(element: number | undefined): number;
+  positionOf(element: number | undefined): number;
   /** Open a window of so many elements: the first ones, or those around the middle of the window before. */
   open(count: number): void;
   /** Move the window by some elements; whether it moved. */
@@ -35,9 +35,9 @@ export function createAxisPart(axis: Side, standsApart: readonly boolean[]): Axi
   const apart = elements.filter((i) => standsApart[i]);
   const inside = elements.filter((i) => !standsApart[i]);
   const names = inside.map((i) => axis.labels[i] as string);
-  const places = new Int32Array(elements.length).fill(-1);
-  inside.forEach((element, place) => {
-    places[element] = place;
+  const positions = new Int32Array(elements.length).fill(-1);
+  inside.forEach((element, position) => {
+    positions[element] = position;
   });
   let [start, count] = [0, inside.length];
   const to = (first: number): boolean => {
@@ -63,19 +63,19 @@ export function createAxisPart(axis: Side, standsApart: readonly boolean[]): Axi
         special: drawn.map((i) => axis.special[i] ?? 0),
       };
     },
-    place(element = -1) {
-      const place = (places[element] ?? -1) - start;
-      return place >= 0 && place < count ? place : -1;
+    positionOf(element = -1) {
+      const position = (positions[element] ?? -1) - start;
+      return position >= 0 && position < count ? position : -1;
     },
-    open(wanted) {
+    open(size) {
       const middle = count === inside.length ? 0 : start + count / 2;
-      count = Math.max(0, Math.min(inside.length, wanted));
+      count = Math.max(0, Math.min(inside.length, size));
       to(middle - count / 2);
     },
     move: (by) => to(start + by),
     reveal(element) {
-      const place = places[element] ?? -1;
-      return place >= 0 && (place < start || place >= start + count) && to(place - (count - 1) / 2);
+      const position = positions[element] ?? -1;
+      return position >= 0 && (position < start || position >= start + count) && to(position - (count - 1) / 2);
     },
   };
 }

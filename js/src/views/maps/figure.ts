@@ -55,7 +55,7 @@ function placeSink(sink: SinkColumn, plot: HTMLElement, hasSink: boolean, size: 
 /** `what` is its role description; `over` are overlays. */
 export function createFigure(
   ctx: ViewContext,
-  what: string,
+  description: string,
   signal: AbortSignal,
   events: FigureEvents,
   ...over: HTMLElement[]
@@ -64,7 +64,7 @@ export function createFigure(
   const canvas = h("canvas.cells");
   const crosshair = createCrosshair();
   const ink = createInk(ctx);
-  const role = { tabindex: "0", role: "application", "aria-roledescription": what };
+  const role = { tabindex: "0", role: "application", "aria-roledescription": description };
   const plot = h("div.plot", role, canvas, ink.element, ...crosshair.elements, ...over);
   const shares = createShares(ctx, signal, events.back);
   const sink = createSinkColumn(ctx);
@@ -106,9 +106,9 @@ export function createFigure(
     /** Whether the whole map is too dense to be read. */
     isLong: () => isLong,
     /** Lay out sizes and labels in a box. */
-    layout(wanted: FigureLayout): Size {
-      now = wanted;
-      const { query, key, names, box, whole, numbers, sink: hasSink = false } = wanted;
+    layout(layout: FigureLayout): Size {
+      now = layout;
+      const { query, key, names, box, whole, numbers, sink: hasSink = false } = layout;
       const font = ["font-size", "font-family"].map((name) => styleValue(ctx, left.element, name)).join(" ");
       const [rows, cols] = [query.inside.length, key.inside.length];
       const isNarrow = box.width < NARROW;

@@ -55,7 +55,7 @@ export function createLabels(side: "left" | "top"): AxisLabels {
   const pin = h("span.lab.lab-over.lab-pin");
   let now: LabelLayout = { labels: [], special: [], cell: 0, room: 0 };
   let flat = false;
-  let places: number[] = [];
+  let indices: number[] = [];
   let spans: HTMLElement[] = [];
   const isMarked = createWatch();
   const slanted = (): boolean => Boolean(now.slant) && !flat;
@@ -88,8 +88,8 @@ export function createLabels(side: "left" | "top"): AxisLabels {
       flat = side === "top" && layout.room <= layout.cell + 2;
       setFlag(element, "data-flat", flat);
       setFlag(element, "data-slant", slanted());
-      places = fitting(layout.labels.length, layout.cell);
-      spans = places.map((i) => show(h("span.lab"), i));
+      indices = fitting(layout.labels.length, layout.cell);
+      spans = indices.map((i) => show(h("span.lab"), i));
       setChildren(element, ...spans, show(pin), show(hover));
     },
     mark(hovered = -1, pinned = -1) {
@@ -98,7 +98,7 @@ export function createLabels(side: "left" | "top"): AxisLabels {
       show(pin, pinned);
       const touches = (i: number, other: number): boolean =>
         i !== other && other >= 0 && Math.abs(i - other) * now.cell < LINE;
-      places.forEach((i, k) => {
+      indices.forEach((i, k) => {
         setFlag(spans[k] as HTMLElement, "data-under", touches(i, hovered) || touches(i, pinned));
       });
     },

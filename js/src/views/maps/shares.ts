@@ -2,7 +2,7 @@
  * one also its number and the row's sum. */
 
 import type { ViewContext } from "../../context.ts";
-import { assign, h, on, place, setSizes, setText } from "../../dom.ts";
+import { assign, h, on, setBox, setSizes, setText } from "../../dom.ts";
 import { inColumn } from "../../numbers.ts";
 import { styleValue } from "../base/styleValue.ts";
 import { sharpCanvas } from "./ink.ts";
@@ -125,8 +125,8 @@ export function createShares(ctx: ViewContext, signal: AbortSignal, back: () => 
       });
     },
     mark({ cellHeight }, hovered, pinned) {
-      place(over, 0, hovered * cellHeight, now.width, cellHeight);
-      place(pin, 0, pinned * cellHeight, now.width, cellHeight);
+      setBox(over, 0, hovered * cellHeight, now.width, cellHeight);
+      setBox(pin, 0, pinned * cellHeight, now.width, cellHeight);
     },
   };
 }

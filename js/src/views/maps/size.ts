@@ -75,12 +75,12 @@ export function fit(rows: number, cols: number, box: Box, whole = false): Size {
 
 /** px that stands above and below an element in its parent, with its own margins; not what lies over both. */
 export function heightBeside(el: HTMLElement): number {
-  const [own, ...others] = [el, ...(el.parentElement?.children ?? [])];
-  const around = others.map((one) => {
-    const { marginTop, marginBottom, position } = getComputedStyle(one);
+  const [self, ...others] = [el, ...(el.parentElement?.children ?? [])];
+  const around = others.map((sibling) => {
+    const { marginTop, marginBottom, position } = getComputedStyle(sibling);
     if (position === "absolute") return 0;
     const margins = (Number.parseFloat(marginTop) || 0) + (Number.parseFloat(marginBottom) || 0);
-    return (one === own ? 0 : (one as HTMLElement).offsetHeight) + margins;
+    return (sibling === self ? 0 : (sibling as HTMLElement).offsetHeight) + margins;
   });
   return around.reduce((sum, height) => sum + height, 0);
 }

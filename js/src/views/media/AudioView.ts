@@ -90,7 +90,7 @@ interface AudioState {
   /** Plays the sound; null until it is loaded. */
   player: SoundPlayer | null;
   /** The words and when they are said. */
-  said: SpokenWords | null;
+  spoken: SpokenWords | null;
   /** The map and its values; null: it is awaited, or there is none. */
   map: HeardMap | null;
   values: Float32Array;
@@ -182,7 +182,7 @@ export const renderAudioView = view((ctx, root, signal) => {
     isOffered,
     isLoaded,
     player: null,
-    said: null,
+    spoken: null,
     map: null,
     values: new Float32Array(),
     name: "",
@@ -316,15 +316,15 @@ function listenToDrag(state: AudioState): void {
 }
 
 function words(state: AudioState): readonly SpokenWord[] {
-  return state.said?.words ?? NONE;
+  return state.spoken?.words ?? NONE;
 }
 
 function whole(state: AudioState): number {
-  return state.said?.seconds || 1;
+  return state.spoken?.seconds || 1;
 }
 
 function choice(state: AudioState): MapChoice | undefined {
-  return state.said?.maps.find((map) => map.name === state.name) ?? state.said?.maps[0];
+  return state.spoken?.maps.find((map) => map.name === state.name) ?? state.spoken?.maps[0];
 }
 
 /** Which side of the map the words of the selection are: what was written, or what was heard. */
@@ -467,16 +467,16 @@ function range(state: AudioState): [number, number] {
 }
 
 function offer(state: AudioState): void {
-  const { rowKinds, layerAndHead, said } = state;
-  if (!said) return;
-  if (!said.maps.some((map) => map.name === state.name)) state.name = said.maps[0]?.name ?? "";
+  const { rowKinds, layerAndHead, spoken } = state;
+  if (!spoken) return;
+  if (!spoken.maps.some((map) => map.name === state.name)) state.name = spoken.maps[0]?.name ?? "";
   const stack = state.ctx.selection.get("stack");
   // A linked view went to another stack.
-  if (stack !== state.lastStack && state.name !== ALIGNMENT && said.maps.some((map) => map.name === stack))
+  if (stack !== state.lastStack && state.name !== ALIGNMENT && spoken.maps.some((map) => map.name === stack))
     state.name = stack;
   state.lastStack = stack;
   state.maps.offer(
-    said.maps.map((map) => ({ value: map.name, label: map.label, note: map.note })),
+    spoken.maps.map((map) => ({ value: map.name, label: map.label, note: map.note })),
     state.name,
   );
   const kinds = choice(state)?.rows ?? [];
@@ -492,15 +492,15 @@ function offer(state: AudioState): void {
 
 function read(state: AudioState): Missing | null {
   const { ctx, isInside, answers } = state;
-  state.said = answers.get<SpokenWords>("words")?.meta ?? state.said;
-  if (!state.said) return missingAnswer(answers, "words", {}, "sound");
+  state.spoken = answers.get<SpokenWords>("words")?.meta ?? state.spoken;
+  if (!state.spoken) return missingAnswer(answers, "words", {}, "sound");
   const { source, layer } = ctx.resolved();
   if (isInside) state.name = source.stack;
   else offer(state);
   if (isInside && source.computed && !source.computed.includes(layer)) {
-    const wanted = { source: source.id, layer };
-    answers.get("layer", wanted);
-    return missingAnswer(answers, "layer", wanted, `layer ${ctx.layerName(layer)}`);
+    const request = { source: source.id, layer };
+    answers.get("layer", request);
+    return missingAnswer(answers, "layer", request, `layer ${ctx.layerName(layer)}`);
   }
   const answer = answers.get<HeardMap>("heard", args(state));
   if (!answer) return missingAnswer(answers, "heard", args(state), "map");
@@ -517,16 +517,16 @@ function read(state: AudioState): Missing | null {
 function update(state: AudioState): void {
   const { ctx, isInside, frame, width } = state;
   if (isInside && !isHeard(ctx, ctx.source())) return;
-  const wasReady = state.said !== null;
+  const wasReady = state.spoken !== null;
   const missing = read(state);
-  if (state.said && !wasReady) state.stretch = { from: 0, to: whole(state) };
+  if (state.spoken && !wasReady) state.stretch = { from: 0, to: whole(state) };
   frame.lacks(missing);
   const at = state.name === ALIGNMENT ? "" : whereWords(ctx);
   const title = frame.show("", isInside ? "" : "What the model hears");
   setText(state.where, [choice(state)?.label, at].filter(Boolean).join(" · "));
   assign(state.root, { ariaLabel: `${title}: ${words(state).length} words in ${seconds(whole(state))} s of sound` });
-  if (!state.said || width <= 0) return;
-  state.text.offer(words(state), state.said.why);
+  if (!state.spoken || width <= 0) return;
+  state.text.offer(words(state), state.spoken.why);
   state.panel.offer(words(state));
   const ends = range(state);
   setText(state.scaleTitle, state.map?.what ?? "");
@@ -538,7 +538,7 @@ function update(state: AudioState): void {
 /** Draw anew only the parts that depend on the pointer and on the marked span. */
 function mark(state: AudioState): void {
   const { playMarked, stage, player, stretch } = state;
-  if (!state.said || state.width <= 0) return;
+  if (!state.spoken || state.width <= 0) return;
   const now = shown(state);
   stage.mark(now);
   state.text.mark(now.word, now.hovered);
@@ -558,7 +558,7 @@ function mark(state: AudioState): void {
 
 function sentence(state: AudioState, { word, hovered }: Shown): string {
   const { map, values, span, over } = state;
-  const { window: frames, seconds: heard } = state.said as SpokenWords;
+  const { window: frames, seconds: heard } = state.spoken as SpokenWords;
   const padding =
     frames > heard + 1
       ? `${seconds(heard)} s of the ${frames.toFixed(0)} s window hold sound; the rest is padding, not drawn`

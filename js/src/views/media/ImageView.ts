@@ -330,24 +330,24 @@ function read(state: ImageState): Missing | null {
   }
   const { chosen, args, topic } = chosenNow(state);
   if (source.computed && !source.computed.includes(layer)) {
-    const wanted = { source: source.id, layer };
-    answers.get("layer", wanted);
+    const request = { source: source.id, layer };
+    answers.get("layer", request);
     return {
-      ...missingAnswer(answers, "layer", wanted, `layer ${ctx.layerName(layer)}`),
+      ...missingAnswer(answers, "layer", request, `layer ${ctx.layerName(layer)}`),
       other: state.shown?.source !== source,
     };
   }
   const answer = answers.get<PatchRowsMeta>(topic, args);
-  const own = ctx.axisOf(chosen.side === "query" ? source.query : source.key);
-  const map = source.kind === "attributions" ? "map" : `map of ${elementName(ctx, own, chosen.index)}`;
+  const chosenAxis = ctx.axisOf(chosen.side === "query" ? source.query : source.key);
+  const map = source.kind === "attributions" ? "map" : `map of ${elementName(ctx, chosenAxis, chosen.index)}`;
   if (!answer) return { ...missingAnswer(answers, topic, args, map), other: state.shown?.source.id !== source.id };
   const rows = readRows(answer);
   const at = Math.max(0, rows.layers.indexOf(layer));
   const target = Math.max(0, ctx.cell("pinned")?.query ?? 0);
-  const place = source.kind === "attributions" ? Math.min(target, rows.heads - 1) : placeOf(source, head);
+  const headIndex = source.kind === "attributions" ? Math.min(target, rows.heads - 1) : placeOf(source, head);
   const other = ctx.axisOf(chosen.side === "query" ? source.key : source.query);
-  const { grid, patches } = placesOf(rows.patches.length ? other : own);
-  state.shown = { source, chosen, rows, layer: at, head: place, values: rows.map(at, place), grid, patches };
+  const { grid, patches } = placesOf(rows.patches.length ? other : chosenAxis);
+  state.shown = { source, chosen, rows, layer: at, head: headIndex, values: rows.map(at, headIndex), grid, patches };
   return null;
 }
 
@@ -396,10 +396,12 @@ function showMap(ctx: ViewContext, layer: number, head: number): void {
 // ---- the picture ----
 function shadeOf(state: ImageState, { source, rows, layer, head }: Shown): Shade {
   const { palette, scale } = filtersOf(state.ctx);
-  const wanted = state.extent.value;
-  const layers = wanted === "all" ? [...rows.layers.keys()] : [layer];
-  const heads: HeadKey[] = wanted === "map" ? [head] : Array.from({ length: rows.heads }, (_, i) => i);
-  const peaks = layers.flatMap((at) => heads.map((one) => rows.peak(at, one))).filter((peak) => !Number.isNaN(peak));
+  const extent = state.extent.value;
+  const layers = extent === "all" ? [...rows.layers.keys()] : [layer];
+  const heads: HeadKey[] = extent === "map" ? [head] : Array.from({ length: rows.heads }, (_, i) => i);
+  const peaks = layers
+    .flatMap((at) => heads.map((index) => rows.peak(at, index)))
+    .filter((peak) => !Number.isNaN(peak));
   const top = Math.max(0, ...peaks) || 1;
   const mode: Mode = scale || SCALE;
   return { map: overMap(source.signed, palette), mode, range: [source.signed ? -top : 0, top] };
@@ -455,12 +457,12 @@ function drawColumn(state: ImageState, now: Shown): void {
   const labels = targets ? ctx.axisOf(source.query).labels : [];
   const axis = ctx.axisOf(chosen.side === "query" ? source.key : source.query);
   const first = rows.others.findIndex((i) => axis.special[i]);
-  const own = state.extent.value === "map";
+  const isMapScale = state.extent.value === "map";
   const shade = shadeOf(state, now);
   const isWide = state.root.dataset.size === "wide" || targets;
   const entries = Array.from({ length: rows.heads }, (_, i): Entry => {
     const top = rows.peak(layer, i) || 1;
-    const range: readonly [number, number] = own ? [source.signed ? -top : 0, top] : shade.range;
+    const range: readonly [number, number] = isMapScale ? [source.signed ? -top : 0, top] : shade.range;
     return {
       name: targets ? (labels[i] ?? "") : `${isWide ? "head " : ""}${ctx.headName(source.heads?.[i] ?? i)}`,
       about:
@@ -483,9 +485,9 @@ function words(state: ImageState): void {
   const { chosen } = chosenNow(state);
   direction.element.hidden = targets;
   direction.choose(chosen.side === "key" ? "into" : "from");
-  const own = ctx.axisOf(chosen.side === "query" ? source.query : source.key);
-  const name = elementName(ctx, own, chosen.index);
-  const label = targets ? (own.labels[Math.max(0, ctx.cell("pinned")?.query ?? 0)] ?? "") : "";
+  const chosenAxis = ctx.axisOf(chosen.side === "query" ? source.query : source.key);
+  const name = elementName(ctx, chosenAxis, chosen.index);
+  const label = targets ? (chosenAxis.labels[Math.max(0, ctx.cell("pinned")?.query ?? 0)] ?? "") : "";
   const about = targets
     ? `for ${label || "the target"}`
     : chosen.side === "query"
@@ -522,7 +524,7 @@ function draw(state: ImageState): void {
   const now = state.shown;
   const { rows, layer, head, chosen, source } = now;
   const { palette } = filtersOf(ctx);
-  const own = ctx.axisOf(chosen.side === "query" ? source.query : source.key);
+  const chosenAxis = ctx.axisOf(chosen.side === "query" ? source.query : source.key);
   const targets = source.kind === "attributions";
   // Maps of one layer are next to the picture already.
   setFlag(root, "data-flat", rows.layers.length < 2);
@@ -530,7 +532,7 @@ function draw(state: ImageState): void {
   fit(state);
   drawColumn(state, now);
   paint(state, now);
-  const name = elementName(ctx, own, chosen.index);
+  const name = elementName(ctx, chosenAxis, chosen.index);
   const about = targets ? "by target" : chosen.side === "query" ? `what ${name} reads` : `who reads ${name}`;
   atlas.show(rows, about, palette, state.isInside ? root.clientHeight - 112 : (ctx.options.height ?? 560) - 188);
   atlas.select(layer, typeof head === "number" ? head : head === "-" ? 0 : -1);
@@ -558,7 +560,7 @@ function swap(state: ImageState, name: string): void {
   const { root } = state;
   const isBeside = root.dataset.size === "middle";
   root.dataset.pane = root.dataset.pane === name || (isBeside && name === "heads") ? "" : name;
-  for (const { name: own, button } of state.swaps.slice(2)) button.ariaPressed = String(own === root.dataset.pane);
+  for (const { name: panel, button } of state.swaps.slice(2)) button.ariaPressed = String(panel === root.dataset.pane);
   draw(state);
 }
 

@@ -81,9 +81,9 @@ export function createColumn(signal: AbortSignal, picture: Picture, choose: (at:
       const repaints = isOther(rows, layer, below, side, entries.map(({ shade }) => JSON.stringify(shade)).join());
       entries.forEach(({ name, about, value, shade }, i) => {
         const { button, canvas, texts } = lines[i] as (typeof lines)[number];
-        const [title, what, number, bar] = texts as [HTMLElement, HTMLElement, HTMLElement, HTMLElement];
+        const [title, description, number, bar] = texts as [HTMLElement, HTMLElement, HTMLElement, HTMLElement];
         setText(title, name);
-        setText(what, about);
+        setText(description, about);
         const isMissing = Number.isNaN(rows.peak(layer, i));
         setText(
           number,

@@ -3,7 +3,7 @@ import type { ViewContext } from "../../context.ts";
 import { quoted, safeText } from "../../dom.ts";
 import type { Axis, Cell, Source } from "../../wire/wire.ts";
 
-export interface Places {
+export interface Elements {
   grid: readonly [number, number];
   /** The patch that each element is, row by row, or -1. */
   cells: readonly number[];
@@ -13,12 +13,12 @@ export interface Places {
   others: readonly number[];
 }
 
-const PLACES = new WeakMap<Axis, Places>();
+const CACHE = new WeakMap<Axis, Elements>();
 
 /** Where the patches stand on an axis. */
-export function placesOf(axis: Axis): Places {
-  const known = PLACES.get(axis);
-  if (known) return known;
+export function placesOf(axis: Axis): Elements {
+  const cached = CACHE.get(axis);
+  if (cached) return cached;
   const { grid, cells: given, special, labels } = axis;
   let next = 0;
   const cells = labels.map((_, i) => {
@@ -31,8 +31,8 @@ export function placesOf(axis: Axis): Places {
     if (cell >= 0) patches[cell] = i;
   });
   const others = [...cells.keys()].filter((i) => (cells[i] as number) < 0);
-  const made: Places = { grid: grid ?? [0, 0], cells, patches, others };
-  PLACES.set(axis, made);
+  const made: Elements = { grid: grid ?? [0, 0], cells, patches, others };
+  CACHE.set(axis, made);
   return made;
 }
 

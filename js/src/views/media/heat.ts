@@ -1,5 +1,5 @@
 /** Maps over a picture: their colours, and the line around the patches that hold a share of them. */
-import { colourAt, cssOf, heatMap, type MapName, type Mode, place, type Rgb } from "../../colour.ts";
+import { colourAt, cssOf, heatMap, type MapName, type Mode, type Rgb, scalePosition } from "../../colour.ts";
 
 /** Share of the range from which a map covers the picture, how much of it at most, and how fast; as in figures/parts/media.py. */
 const [LEAST, MOST, RISE] = [0.04, 0.94, 1.6];
@@ -18,7 +18,8 @@ const SKIPPED = 0.34;
 /** The grey of the legend's picture. */
 const BENEATH = 58;
 
-const mix = (a: Rgb, b: Rgb, t: number): Rgb => a.map((own, i) => own + ((b[i] as number) - own) * t) as unknown as Rgb;
+const mix = (a: Rgb, b: Rgb, t: number): Rgb =>
+  a.map((channel, i) => channel + ((b[i] as number) - channel) * t) as unknown as Rgb;
 
 /** The colour of a share of the range, 0 to 1, or -1 to 1 of signed values. */
 export function colourOver(map: OverMap, share: number, signed: boolean): Rgb {
@@ -85,7 +86,7 @@ export function shades(values: ArrayLike<number>, { map, mode, range }: Shade): 
     const value = values[i] as number;
     if (Number.isNaN(value)) continue;
     const size = Math.abs(value);
-    const share = Math.min(1, mode === "linear" ? size / top : place(size, [0, top], mode));
+    const share = Math.min(1, mode === "linear" ? size / top : scalePosition(size, [0, top], mode));
     out[i] = table[Math.round(signed ? MIDDLE + Math.sign(value) * share * MIDDLE : share * LAST)] as number;
   }
   return new Uint8ClampedArray(out.buffer);

@@ -91,29 +91,31 @@ export function createNorms(
       const dimmed = picture.dimmed(wide * 2, high * 2);
       if (!isOther(answer, axis, layer, wide, dimmed, width, ctx.theme, ctx.options.indexBase)) return;
       const bytes = answer.buffers[0] as DataView;
-      const place = Math.min(layer, answer.meta.layers - 1);
-      const norm = (i: number): number => bytes.getFloat32(4 * (place * cells.length + i), true);
+      const index = Math.min(layer, answer.meta.layers - 1);
+      const norm = (i: number): number => bytes.getFloat32(4 * (index * cells.length + i), true);
       const patches = order.map(norm);
       const added = answer.meta.registers.map((name, i, { length }) => {
         const values = answer.buffers[1] as DataView;
-        return [name, values.getFloat32(4 * (place * length + i), true)] as const;
+        return [name, values.getFloat32(4 * (index * length + i), true)] as const;
       });
-      const own = rest.filter((i) => axis.special[i]).map((i) => [axis.labels[i] as string, norm(i)] as const);
-      const special = [...own, ...added];
+      const fromAxis = rest.filter((i) => axis.special[i]).map((i) => [axis.labels[i] as string, norm(i)] as const);
+      const special = [...fromAxis, ...added];
       [below.width, below.height] = [wide * 2, high * 2];
       if (dimmed) below.getContext("2d")?.drawImage(dimmed, 0, 0);
       setStyles(plot, { width: `${wide}px`, height: `${high}px` });
       paint(state, patches, axis, special, Math.max(80, width));
       const middle = median(patches);
       const bound = answer.meta.outlier * middle;
-      const found = patches.flatMap((value, i) => (value > bound ? [axis.labels[order[i] as number] as string] : []));
+      const outliers = patches.flatMap((value, i) =>
+        value > bound ? [axis.labels[order[i] as number] as string] : [],
+      );
       setText(
         about,
-        `after layer ${ctx.layerName(ctx.resolved().source.layers[place] ?? place)}, median ${printed(middle, true)}`,
+        `after layer ${ctx.layerName(ctx.resolved().source.layers[index] ?? index)}, median ${printed(middle, true)}`,
       );
-      const names = found.length > 3 ? `${found.length} patches` : `patch ${found.join(", ")}`;
-      setText(verdict, found.length ? `outliers: ${names}` : "no outliers");
-      verdict.title = `${found.length ? names : "No patch is"} above ${answer.meta.outlier} times the median, ${printed(bound, true)}`;
+      const names = outliers.length > 3 ? `${outliers.length} patches` : `patch ${outliers.join(", ")}`;
+      setText(verdict, outliers.length ? `outliers: ${names}` : "no outliers");
+      verdict.title = `${outliers.length ? names : "No patch is"} above ${answer.meta.outlier} times the median, ${printed(bound, true)}`;
     },
   };
 }

@@ -20,13 +20,13 @@ export interface Picture {
 /** Read the picture of a view; `arrived` is called when it can be drawn. */
 export function createPicture(ctx: ViewContext, arrived: () => void): Picture {
   let [image, media]: [ImageBitmap | null, PictureMedia | null] = [null, null];
-  const kept = new Map<string, HTMLCanvasElement>();
+  const canvases = new Map<string, HTMLCanvasElement>();
   const load = async (): Promise<void> => {
-    const found = (await mediaOf(ctx)) as ShownMedia<PictureMedia> | null;
-    if (found?.media.kind !== "picture" || !found.buffers[0]) return;
-    const bitmap = await createImageBitmap(new Blob([found.buffers[0]], { type: "image/jpeg" }));
+    const shown = (await mediaOf(ctx)) as ShownMedia<PictureMedia> | null;
+    if (shown?.media.kind !== "picture" || !shown.buffers[0]) return;
+    const bitmap = await createImageBitmap(new Blob([shown.buffers[0]], { type: "image/jpeg" }));
     if (ctx.signal.aborted) return;
-    [image, media] = [bitmap, found.media];
+    [image, media] = [bitmap, shown.media];
     arrived();
   };
   load().catch((error) => console.warn("attnwidgets: no picture", error));
@@ -57,7 +57,7 @@ export function createPicture(ctx: ViewContext, arrived: () => void): Picture {
     dimmed(width, height) {
       if (!image) return null;
       const name = `${width} ${height}`;
-      let canvas = kept.get(name);
+      let canvas = canvases.get(name);
       if (canvas) return canvas;
       canvas = document.createElement("canvas");
       draw(canvas, width, height);
@@ -67,7 +67,7 @@ export function createPicture(ctx: ViewContext, arrived: () => void): Picture {
         dim(pixels.data);
         pen.putImageData(pixels, 0, 0);
       }
-      kept.set(name, canvas);
+      canvases.set(name, canvas);
       return canvas;
     },
   };
@@ -78,6 +78,6 @@ export function dim(pixels: Uint8ClampedArray): void {
   for (let i = 0; i < pixels.length; i += 4) {
     const [r = 0, g = 0, b = 0] = pixels.subarray(i, i + 3);
     const light = 0.2126 * r + 0.7152 * g + 0.0722 * b;
-    for (const [j, own] of [r, g, b].entries()) pixels[i + j] = DIM * (own + GREY * (light - own));
+    for (const [j, channel] of [r, g, b].entries()) pixels[i + j] = DIM * (channel + GREY * (light - channel));
   }
 }

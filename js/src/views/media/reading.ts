@@ -3,7 +3,7 @@
  * and its exact number.
  */
 import type { ViewContext } from "../../context.ts";
-import { h, keyboard, on, place, setFlag, spotAt } from "../../dom.ts";
+import { h, keyboard, on, setBox, setFlag, spotAt } from "../../dom.ts";
 import { printed } from "../../numbers.ts";
 import type { HeadKey, Source } from "../../wire/wire.ts";
 import { createExactRows, type ExactRows } from "../base/cellValues.ts";
@@ -177,8 +177,8 @@ function spot(state: ReadingState, el: HTMLElement, cell: number): void {
   const { size } = state;
   const [rows, cols] = state.current()?.grid ?? [1, 1];
   const [wide, high] = [size()[0] / cols, size()[1] / rows];
-  if (cell < 0) place(el, -1, -1, 0, 0);
-  else place(el, (cell % cols) * wide, Math.floor(cell / cols) * high, wide, high);
+  if (cell < 0) setBox(el, -1, -1, 0, 0);
+  else setBox(el, (cell % cols) * wide, Math.floor(cell / cols) * high, wide, high);
 }
 
 /** Outlines and the readout. Runs on every pointer move. */
@@ -189,11 +189,11 @@ function point(state: ReadingState): void {
   const { source, chosen, rows, values } = shown;
   const targets = source.kind === "attributions";
   const axis = ctx.axisOf(chosen.side === "query" ? source.key : source.query);
-  const own = ctx.axisOf(chosen.side === "query" ? source.query : source.key);
+  const chosenAxis = ctx.axisOf(chosen.side === "query" ? source.query : source.key);
   const { cells, grid } = placesOf(axis);
   const { element, how } = readElement(state, shown);
   const cell = cells[element] ?? -1;
-  spot(state, state.query, targets ? -1 : (placesOf(own).cells[chosen.index] ?? -1));
+  spot(state, state.query, targets ? -1 : (placesOf(chosenAxis).cells[chosen.index] ?? -1));
   spot(state, pinnedKey, how ? cell : -1);
   setFlag(pinnedKey, "data-pinned", how === "pinned");
   spot(state, state.hovered, ofWords(shown) ? state.reading : how ? -1 : cell);
@@ -208,7 +208,7 @@ function point(state: ReadingState): void {
     (exact ?? peak) === undefined || Number.isNaN(exact ?? peak)
       ? `≈ ${printed(value ?? Number.NaN, false)}`
       : printed((exact ?? peak) as number, true);
-  const [from, to] = [elementName(ctx, own, chosen.index), elementName(ctx, axis, element)];
+  const [from, to] = [elementName(ctx, chosenAxis, chosen.index), elementName(ctx, axis, element)];
   const pair = targets ? to : chosen.side === "query" ? `${from} → ${to}` : `${to} → ${from}`;
   const seen = state.sizeSeen();
   const [row, col] = [Math.floor(cell / grid[1]), cell % grid[1]];

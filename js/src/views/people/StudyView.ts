@@ -13,7 +13,7 @@ import { createCopy } from "../question/copyButton.ts";
 import { type Chooser, createChoices, createMarks, marksLegend, shownOf } from "./drawing.ts";
 import { fileOf, lineOf, type Payload, payloadOf, type Row, whole } from "./payload.ts";
 import { randomCode } from "./schedule.ts";
-import { checkWords, choicesOf, itemOf, rowOf, type Step, stepsOf, told } from "./steps.ts";
+import { checkWords, choicesOf, instruction, itemOf, rowOf, type Step, stepsOf } from "./steps.ts";
 
 /** Where a person is; a view that is drawn anew goes on. */
 interface Run {
@@ -34,7 +34,7 @@ interface StudyState {
   readonly isPage: boolean;
   readonly answers: Answers;
   readonly heading: HTMLElement;
-  readonly place: HTMLSpanElement;
+  readonly progress: HTMLSpanElement;
   readonly bar: HTMLProgressElement;
   readonly stage: HTMLDivElement;
   readonly withdraw: HTMLButtonElement;
@@ -60,13 +60,13 @@ export const renderStudyView = view((ctx, root, signal) => {
   const isPage = ctx.model.get("runtime") === "";
   const answers = createAnswers(ctx, signal, () => undefined);
   const heading = h("b.study-title.clip", { dir: "auto" });
-  const place = h("span.study-place.dim", { role: "status" });
+  const progress = h("span.study-place.dim", { role: "status" });
   const bar = h("progress.study-bar", { "aria-label": "progress" });
   const stage = h("div.study-stage.column");
   const withdraw = h("button.button", { type: "button" }, "Withdraw");
   const frame = createFrame(ctx, root, {
     layout: ".column.flush.untitled",
-    controls: [heading, place],
+    controls: [heading, progress],
     lead: [bar],
     body: [stage],
     skeleton: "own",
@@ -80,7 +80,7 @@ export const renderStudyView = view((ctx, root, signal) => {
     isPage,
     answers,
     heading,
-    place,
+    progress,
     bar,
     stage,
     withdraw,
@@ -245,7 +245,7 @@ function send(state: StudyState, now: Run, at: Step): void {
   if (state.draft === undefined) return;
   const since = (time: number | null): number | null => (time === null ? null : time - state.shownAt);
   now.rows.push(rowOf(study(state.ctx), at, state.draft, since(state.firstAt), performance.now() - state.shownAt));
-  const words = told(study(state.ctx), at);
+  const words = instruction(study(state.ctx), at);
   if (words) {
     drawTold(state, now, words);
     return;
@@ -320,7 +320,7 @@ function draw(state: StudyState, isFocused = false): void {
   const now = run(state.ctx);
   const total = now?.steps.length ?? 1;
   assign(state.bar, { max: total, value: now?.at ?? 0 });
-  setText(state.place, now && now.at < total ? `${now.at + 1} of ${total}` : "");
+  setText(state.progress, now && now.at < total ? `${now.at + 1} of ${total}` : "");
   assign(withdraw, { hidden: !now });
   state.root.dataset.mode = !now ? "consent" : now.at < total ? "step" : "end";
   if (!now) drawConsent(state, isFocused);

@@ -55,14 +55,14 @@ function legend(item: AskedItem, shown: ShownExplanation): HTMLElement {
 }
 
 /** A text with an explanation, under a heading if it is one of two. */
-function panel(item: AskedItem, shown: ShownExplanation | undefined, heading: string, said: string): HTMLElement {
+function panel(item: AskedItem, shown: ShownExplanation | undefined, heading: string, prediction: string): HTMLElement {
   const parts: HTMLElement[] = [];
   if (heading) parts.push(h("b.study-heading.fine", heading));
   parts.push(coloured(item, shown));
   if (shown?.text) parts.push(h("p.study-why", { dir: "auto" }, safeText(shown.text)));
   else if (shown?.values.length) parts.push(legend(item, shown));
   else if (heading) parts.push(h("p.study-legend.fine", "no explanation"));
-  if (said) parts.push(says(said));
+  if (prediction) parts.push(says(prediction));
   return h("div.study-panel.boxed", ...parts);
 }
 
@@ -73,27 +73,28 @@ const says = (prediction: string): HTMLElement =>
 export function shownOf(study: AskedStudy, step: Step): HTMLElement[] {
   const item = itemOf(study, step);
   if (!item) return [];
-  const conditions = (study.cells[step.cell] ?? []).map((place) => item.shown[place] ?? []);
+  const conditions = (study.cells[step.cell] ?? []).map((condition) => item.shown[condition] ?? []);
   if (study.kind === "remove_words") return [];
   if (study.kind === "forced_choice" || study.kind === "which_model") {
-    const pair = study.kind === "which_model" ? [0, 1].map((k) => conditions[0]?.[k]) : conditions.map(([one]) => one);
+    const pair =
+      study.kind === "which_model" ? [0, 1].map((k) => conditions[0]?.[k]) : conditions.map(([first]) => first);
     const isModels = study.kind === "which_model";
     const order = step.side ? [1, 0] : [0, 1];
-    const panels = order.map((k, place) =>
-      panel(item, pair[k], place ? "Second" : "First", isModels ? (item.prediction[k] ?? "") : ""),
+    const panels = order.map((k, index) =>
+      panel(item, pair[k], index ? "Second" : "First", isModels ? (item.prediction[k] ?? "") : ""),
     );
-    const said = !isModels && item.prediction[0] ? [says(item.prediction[0])] : [];
-    return [h("div.study-pair", ...panels), ...said];
+    const predictions = !isModels && item.prediction[0] ? [says(item.prediction[0])] : [];
+    return [h("div.study-pair", ...panels), ...predictions];
   }
   const isChanged = study.kind === "counterfactual";
-  const own = panel(item, conditions[0]?.[0], isChanged ? "Text" : "", item.prediction[0] ?? "");
-  if (!isChanged) return [own];
+  const main = panel(item, conditions[0]?.[0], isChanged ? "Text" : "", item.prediction[0] ?? "");
+  if (!isChanged) return [main];
   const changed = h(
     "div.study-panel.boxed",
     h("b.study-heading.fine", "Changed text"),
     h("p.study-text", { dir: "auto" }, safeText(item.changed)),
   );
-  return [own, changed];
+  return [main, changed];
 }
 
 export interface Chooser {

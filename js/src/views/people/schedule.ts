@@ -5,7 +5,7 @@ const ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789";
 /** Where the two halves of a digest begin. */
 const [FIRST, SECOND] = [0x811c9dc5, 0x1b873593];
 
-export interface Place {
+export interface Assignment {
   shift: number;
   side: number;
   mirrored: number;
@@ -33,23 +33,23 @@ export const digest = (text: string): string =>
   [FIRST, SECOND].map((start) => hashed(text, start).toString(16).padStart(8, "0")).join("");
 
 /** The place of a code in the study with this hash (`salt`). */
-export function placeOf(code: string, salt: string, items: number, cells: number): Place {
+export function placeOf(code: string, salt: string, items: number, cells: number): Assignment {
   const number = hashed(`${salt}:${code}`) % (4 * items * cells);
   const rest = Math.floor(number / cells);
   return { shift: number % cells, side: rest % 2, mirrored: (rest >> 1) % 2, row: rest >> 2 };
 }
 
 /** The items of a person in their order. */
-export function turnsOf(place: Place, items: number, cells: number, between: boolean): Turn[] {
+export function turnsOf(assignment: Assignment, items: number, cells: number, between: boolean): Turn[] {
   const order = Array.from({ length: items }, (_, k) => {
     const step = k % 2 ? (k + 1) / 2 : (items - k / 2) % items;
-    return (step + place.row) % items;
+    return (step + assignment.row) % items;
   });
-  if (place.mirrored) order.reverse();
+  if (assignment.mirrored) order.reverse();
   return order.map((item) => ({
     item,
-    cell: between ? place.shift : (item + place.shift) % cells,
-    side: (Math.floor(item / cells) + place.side) % 2,
+    cell: between ? assignment.shift : (item + assignment.shift) % cells,
+    side: (Math.floor(item / cells) + assignment.side) % 2,
   }));
 }
 

@@ -51,33 +51,34 @@ export function choicesOf(study: AskedStudy): Choice[] {
 
 /** What a check asks for, in words. */
 export function checkWords(study: AskedStudy, at: number): string {
-  const wanted = study.checks[at];
+  const expected = study.checks[at];
   if (study.kind === "remove_words") return "An attention check: follow the instructions in the text.";
-  const choice = choicesOf(study).find(({ value }) => value === wanted);
-  return `An attention check: please choose “${choice?.words ?? wanted}”.`;
+  const choice = choicesOf(study).find(({ value }) => value === expected);
+  return `An attention check: please choose “${choice?.words ?? expected}”.`;
 }
 
 /** The right answer of a practice item, in words; "" without one. */
-export function told(study: AskedStudy, step: Step): string {
+export function instruction(study: AskedStudy, step: Step): string {
   const item = itemOf(study, step);
   if (step.role !== "practice" || !item || item.truth === null) return "";
   if (study.kind === "which_model") return `The better model is the ${SIDES[(item.truth as number) ^ step.side]}.`;
   if (study.kind === "remove_words")
-    return `To be removed: ${(item.truth as number[]).map((place) => `“${item.words[place]}”`).join(", ")}.`;
+    return `To be removed: ${(item.truth as number[]).map((index) => `“${item.words[index]}”`).join(", ")}.`;
   return `The model answers “${item.truth}”.`;
 }
 
 /** The row of an answer; `first` and `ms` are times since the step was shown. */
 export function rowOf(study: AskedStudy, step: Step, answer: unknown, first: number | null, ms: number): Row {
-  const [one, other] = step.role === "check" ? [] : (study.cells[step.cell] ?? []);
-  const name = (place: number | undefined): string => (place === undefined ? "" : (study.conditions[place] ?? ""));
+  const [left, right] = step.role === "check" ? [] : (study.cells[step.cell] ?? []);
+  const name = (condition: number | undefined): string =>
+    condition === undefined ? "" : (study.conditions[condition] ?? "");
   const id = step.role === "check" ? `check ${step.at}` : (itemOf(study, step)?.id ?? "");
   const capped = (time: number): number => Math.min(999_999, Math.round(time));
   return [
     step.role,
     id,
-    name(one),
-    name(other),
+    name(left),
+    name(right),
     step.position,
     step.side,
     answer,

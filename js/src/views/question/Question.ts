@@ -12,7 +12,7 @@ import { drawInside } from "../base/inside.ts";
 import { view } from "../base/view.ts";
 import { createCopy } from "./copyButton.ts";
 import { createLine, createOptions, createText, type Field } from "./fields.ts";
-import { codeOf, HOW, said, typed } from "./kinds.ts";
+import { answerText, codeOf, HOW, typed } from "./kinds.ts";
 import { createOrder } from "./orderField.ts";
 import { placesOf, selected } from "./places.ts";
 import { canonical, fileOf, receiptOf } from "./record.ts";
@@ -75,7 +75,7 @@ function createElements() {
   const change = h("button.button", { type: "button" }, "Change");
   const clear = h("button.button", { type: "button" }, "Clear");
   const take = h("button.button", { type: "button" });
-  const told = h("div.question-told", { dir: "auto" });
+  const outcome = h("div.question-told", { dir: "auto" });
   const byHand = h("input.copy-text", {
     readonly: "",
     spellcheck: "false",
@@ -87,7 +87,7 @@ function createElements() {
     { type: "button", title: "All answers of this page as a file to hand in" },
     "Download answers",
   );
-  return { prompt, about, points, status, chosen, note, submit, change, clear, take, told, byHand, file };
+  return { prompt, about, points, status, chosen, note, submit, change, clear, take, outcome, byHand, file };
 }
 
 export const renderQuestion = view((ctx, root, signal) => {
@@ -96,7 +96,7 @@ export const renderQuestion = view((ctx, root, signal) => {
   const answers = createAnswers(ctx, signal, () => receive(state));
 
   const elements = createElements();
-  const { prompt, about, points, status, chosen, note, take, clear, change, submit, told, byHand, file } = elements;
+  const { prompt, about, points, status, chosen, note, take, clear, change, submit, outcome, byHand, file } = elements;
   const code = createCopy(
     "question-code",
     () => codeLine(state),
@@ -129,7 +129,7 @@ export const renderQuestion = view((ctx, root, signal) => {
   const frame = createFrame(ctx, root, {
     layout: ".untitled",
     controls: [prompt, h("span.question-side", about, points)],
-    body: [...fields.blocks, line, told, byHand],
+    body: [...fields.blocks, line, outcome, byHand],
     skeleton: "own",
     says: true,
     actions: [code.element, receipt.element, ...(isPage ? [file] : [])],
@@ -185,10 +185,10 @@ function listen(state: QuestionState, signal: AbortSignal): void {
     },
   });
   for (const inside of (ctx.options as QuestionOptions).inner) {
-    const place = h("div.question-view");
-    setFlag(place, "data-hides-patterns", kind === "head" || kind === "layer");
-    root.append(place);
-    void drawInside(ctx, inside, place, signal);
+    const container = h("div.question-view");
+    setFlag(container, "data-hides-patterns", kind === "head" || kind === "layer");
+    root.append(container);
+    void drawInside(ctx, inside, container, signal);
   }
 }
 
@@ -275,16 +275,16 @@ function update(state: QuestionState): void {
   const { ctx, root, isPage, kind, draft, fault, isChanging, sent, chosen, note, take, receipt, fields, frame } = state;
   ctx.lasting.set(UNFINISHED, { draft, isChanging, seen: state.seen } satisfies Unfinished);
   const now = questionOf(ctx);
-  const { record, choices } = now;
+  const { record } = now;
   const mode = modeOf(state);
-  const places = placesOf(ctx, record.unit);
+  const choices = placesOf(ctx, record.unit);
   root.dataset.mode = mode;
   setText(state.prompt, safeText(now.prompt));
   root.ariaLabel = `question: ${now.prompt.slice(0, 200)}`;
   setText(state.about, safeText(now.about));
   setText(state.points, now.points ? `${now.points} point${now.points === 1 ? "" : "s"}` : "");
   const value = mode === "answered" ? record.value : mode === "chosen" ? draft : null;
-  const words = value === null ? "" : said({ ...record, value }, places);
+  const words = value === null ? "" : answerText({ ...record, value }, choices);
   setText(state.status, value === null ? "" : "Your answer:");
   setText(chosen, words);
   assign(chosen, { title: words });
@@ -294,17 +294,17 @@ function update(state: QuestionState): void {
   const problem = mode === "answered" || value === null ? now.problem : "";
   const isSaid = problem && problem !== NO_PAGE && problem !== NO_KERNEL;
   const feedback = mode === "answered" ? [verdict, safeText(now.feedback)].filter(Boolean).join(": ") : "";
-  setText(state.told, [feedback, isSaid ? safeText(problem) : ""].filter(Boolean).join(" · "));
+  setText(state.outcome, [feedback, isSaid ? safeText(problem) : ""].filter(Boolean).join(" · "));
   const isOpen = mode !== "answered" && !sent;
   for (const field of fields.all) {
     if (mode === "answered" || (isChanging && draft === record.value)) field.show(record.value);
     field.open(isOpen);
   }
   fields.follow();
-  const offered = isOpen && !draft && !fault && choices === null && kind !== "order" ? selected(ctx, record) : null;
+  const offered = isOpen && !draft && !fault && now.choices === null && kind !== "order" ? selected(ctx, record) : null;
   assign(take, { hidden: offered === null });
-  if (offered !== null) setText(take, `Use ${said({ ...record, value: offered }, places)}`);
-  else if (isOpen && kind === "order" && choices && draft === null) {
+  if (offered !== null) setText(take, `Use ${answerText({ ...record, value: offered }, choices)}`);
+  else if (isOpen && kind === "order" && now.choices && draft === null) {
     assign(take, { hidden: false });
     setText(take, "Use this order");
   }

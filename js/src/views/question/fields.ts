@@ -68,17 +68,17 @@ export function createOptions(
   const chosen = (): string[] => choices.filter((_, i) => inputs[i]?.checked);
   // As Python sorts text: by code points.
   const byPoints = (a: string, b: string): number => {
-    const [one, other] = [[...a], [...b]];
-    const at = one.findIndex((point, i) => point !== other[i]);
-    if (at < 0) return one.length - other.length;
-    return (one[at]?.codePointAt(0) ?? 0) - (other[at]?.codePointAt(0) ?? -1);
+    const [first, second] = [[...a], [...b]];
+    const at = first.findIndex((point, i) => point !== second[i]);
+    if (at < 0) return first.length - second.length;
+    return (first[at]?.codePointAt(0) ?? 0) - (second[at]?.codePointAt(0) ?? -1);
   };
   on(element, signal, { change: () => changed(multiple ? chosen().sort(byPoints) : chosen()[0]) });
   return {
     element,
     show(value) {
-      const wanted = [value].flat();
-      for (const input of inputs) input.checked = wanted.includes(input.value);
+      const checked = [value].flat();
+      for (const input of inputs) input.checked = checked.includes(input.value);
     },
     open: (is) => {
       for (const input of inputs) assign(input, { disabled: !is });

@@ -274,15 +274,15 @@ export const renderPredictions = view((ctx, root, signal) => {
 });
 
 function keptWords(
-  { kept, mass, rest, exact, probabilities }: ReturnType<typeof samplingDistribution>,
+  { remaining, mass, rest, exact, probabilities }: ReturnType<typeof samplingDistribution>,
   answer: OutcomesAnswer,
   most: number,
 ): string {
-  if (answer.count <= probabilities.length && kept === answer.count) return "";
+  if (answer.count <= probabilities.length && remaining === answer.count) return "";
   let others = rest;
   for (const probability of probabilities.slice(most)) others += probability;
-  const number = kept === null ? `more than ${probabilities.length}` : String(kept);
+  const number = remaining === null ? `more than ${probabilities.length}` : String(remaining);
   const drawnFrom =
-    kept === answer.count ? "" : ` · sampled from ${number} of ${answer.count}, with ${percent(mass)} of the mass`;
+    remaining === answer.count ? "" : ` · sampled from ${number} of ${answer.count}, with ${percent(mass)} of the mass`;
   return `all others ${others ? percent(others) : "–"}${drawnFrom}${exact ? "" : " · probabilities ≈"}`;
 }

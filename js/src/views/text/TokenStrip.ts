@@ -86,7 +86,7 @@ interface TokenStripState {
   readonly isInside: boolean;
   readonly units: Control;
   readonly texts: HTMLDivElement;
-  readonly what: HTMLSpanElement;
+  readonly description: HTMLSpanElement;
   readonly low: HTMLSpanElement;
   readonly ramp: HTMLSpanElement;
   readonly high: HTMLSpanElement;
@@ -131,7 +131,7 @@ export const renderTokenStrip = view((around, root, signal) => {
   const isInside = root !== ctx.el;
   const units = createUnitControl(ctx, signal);
   const texts = h("div.texts");
-  const what = h("span.where.what.clip");
+  const description = h("span.where.what.clip");
   const [low, ramp, high] = [h("span"), h("span.ramp"), h("span")];
   const grey = h("span.hatched", { "data-grey": "" });
   const legend = h("span.scale.legend", low, ramp, high, grey);
@@ -169,7 +169,7 @@ export const renderTokenStrip = view((around, root, signal) => {
     layout: "",
     plain: true,
     controls: [...units.elements, tools],
-    tags: [what, filterPlace(ctx, menu)],
+    tags: [description, filterPlace(ctx, menu)],
     legend,
     body: [texts, sums],
     skeleton: "own",
@@ -183,7 +183,7 @@ export const renderTokenStrip = view((around, root, signal) => {
     isInside,
     units,
     texts,
-    what,
+    description,
     low,
     ramp,
     high,
@@ -417,7 +417,7 @@ function readWords(ctx: ViewContext, query: number): string {
 }
 
 function describe(state: TokenStripState, { query, values, exact, preview }: Reading): void {
-  const { ctx, what, keys, hoveredKey, frame } = state;
+  const { ctx, description, keys, hoveredKey, frame } = state;
   const source = ctx.source();
   const target = nameOf(ctx, source.query, query);
   const isNamed = ctx.axisOf(source.query).labels[query] !== "";
@@ -431,13 +431,13 @@ function describe(state: TokenStripState, { query, values, exact, preview }: Rea
   if (state.isShown && state.isElsewhere(keys, pinned?.query, pinned?.key, query < 0))
     keepInSight(state, pinned, preview ? query : -1);
   if (state.isInside && frame.readout.isSilent) return;
-  if (stacked(state)) setText(what, "one scale for all");
-  else if (source.kind === "attributions") setText(what, `attribution${isNamed ? ` to target ${target}` : ""}`);
-  else if (query < 0) setText(what, `weight each ${source.unit} receives: mean over all queries`);
+  if (stacked(state)) setText(description, "one scale for all");
+  else if (source.kind === "attributions") setText(description, `attribution${isNamed ? ` to target ${target}` : ""}`);
+  else if (query < 0) setText(description, `weight each ${source.unit} receives: mean over all queries`);
   else {
-    setText(what, readWords(ctx, query));
+    setText(description, readWords(ctx, query));
   }
-  what.title = what.textContent ?? "";
+  description.title = description.textContent ?? "";
   const { layer, head } = ctx.resolved();
   // A cell read from its tile is worded as in the heatmap.
   const unfiltered = ctx.tiles.get(source.id, layer, head);
@@ -524,7 +524,7 @@ function showSum(state: TokenStripState, source: Source, query: number): void {
 
 /** Follow the selection, the tiles, the options and the theme. */
 function update(state: TokenStripState, changed: ReadonlySet<Change> = new Set()): void {
-  const { root, ctx, isInside, what, frame } = state;
+  const { root, ctx, isInside, description, frame } = state;
   const { source, layer, head } = ctx.resolved();
   if (!only(changed, "hover")) {
     build(state, source);
@@ -548,7 +548,7 @@ function update(state: TokenStripState, changed: ReadonlySet<Change> = new Set()
     return;
   }
   ctx.tiles.request(source.id, layer, head);
-  if (!what.textContent && state.isOfMap) setText(what, readWords(ctx, openingQuery(ctx)));
+  if (!description.textContent && state.isOfMap) setText(description, readWords(ctx, openingQuery(ctx)));
   if (isInside) frame.readout.show(missingTile(ctx).words, false);
 }
 

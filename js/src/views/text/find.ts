@@ -33,8 +33,8 @@ function joined(labels: readonly string[]): Joined {
 }
 
 /** All matches of `wanted` in the text of these labels, ignoring case, in order and without overlaps. */
-export function findHits(labels: readonly string[], wanted: string): Hit[] {
-  const pattern = plain(wanted);
+export function findHits(labels: readonly string[], query: string): Hit[] {
+  const pattern = plain(query);
   const { text, ends } = joined(labels);
   const hits: Hit[] = [];
   let element = 0;

@@ -170,13 +170,13 @@ function edges(view: ForgettingState, count: number): number[] {
 function paint(view: ForgettingState, count: number): void {
   const { ctx } = view;
   view.ends = edges(view, count);
-  const known = view.rows ?? [];
-  const looks = [JSON.stringify(view.ends), ctx.theme, ...known.map(({ name, values }) => `${name} ${values.join()}`)];
+  const rows = view.rows ?? [];
+  const looks = [JSON.stringify(view.ends), ctx.theme, ...rows.map(({ name, values }) => `${name} ${values.join()}`)];
   if (view.drawn === looks.join("|")) return;
   view.drawn = looks.join("|");
   const map = heatMap(false, ctx.theme, "");
   const gap = (view.ends.at(-1) ?? 0) / count < NARROW ? 0 : 1;
-  const bands = known.map(({ name, values }) => {
+  const bands = rows.map(({ name, values }) => {
     const lost = [...values].map((value) => (name === "decay" ? 1 - value : value) || 0);
     const top = Math.max(LEAST, ...lost);
     const stops = lost.map((value, i) => {
@@ -211,18 +211,18 @@ function show(view: ForgettingState): void {
   setFlag(element, "data-stale", !view.rows);
   const { source, layer, head } = ctx.resolved();
   const { labels } = ctx.axisOf(source.key);
-  const known = view.rows ?? [];
+  const rows = view.rows ?? [];
   const cell = ctx.cell("hover") ?? ctx.cell("pinned");
   const at = cell ? (cell.key >= 0 ? cell.key : cell.query) : -1;
-  const numbers = known.map(({ name, values }) => {
+  const numbers = rows.map(({ name, values }) => {
     const [low, high] = at < 0 ? [Math.min(...values), Math.max(...values)] : [values[at], values[at]];
     const [from, to] = [low, high].map((value) => (value as number).toFixed(2));
     return from === to ? `${name} ${from}` : `${name} ${from} to ${to}`;
   });
-  const name = at >= 0 && known.length > 0 ? `${quoted(labels, at, ctx.options.indexBase)}: ` : "";
+  const name = at >= 0 && rows.length > 0 ? `${quoted(labels, at, ctx.options.indexBase)}: ` : "";
   const nothing = typeof state === "string" ? state : `${headAt(ctx, layer, head)} forgets nothing`;
   setText(words, `${name}${numbers.join(", ") || nothing}`);
-  const summary = forgettingWords(known, labels);
+  const summary = forgettingWords(rows, labels);
   assign(view.bars, {
     ariaLabel: summary || "what is forgotten at each token",
     ariaValueMax: String(Math.max(0, labels.length - 1)),

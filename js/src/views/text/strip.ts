@@ -114,8 +114,8 @@ export function createStrip(
     choose(queries, keys, span) {
       const [start, stop] = span ?? [0, 0];
       const covered = Array.from({ length: stop - start }, (_, i) => start + i);
-      const wanted = { "aw-tok-chosen": queries, "aw-tok-chosen-key": keys, "aw-in-span": covered };
-      for (const [name, indices] of Object.entries(wanted)) {
+      const marked = { "aw-tok-chosen": queries, "aw-tok-chosen-key": keys, "aw-in-span": covered };
+      for (const [name, indices] of Object.entries(marked)) {
         const before = chosen[name] ?? new Set();
         const now = new Set(indices);
         for (const i of before) if (!now.has(i)) spans[i]?.classList.remove(name);

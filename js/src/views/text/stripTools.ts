@@ -170,7 +170,7 @@ export const renderStripTools = view((ctx, root, signal) => {
   });
   return (changed) => {
     if (hatch && !only(changed, "hover", "pinned")) requestAnimationFrame(hatch);
-    if (changed.size > 0 && ![...changed].some((what) => ["unit", "method", "stack", "header"].includes(what))) return;
+    if (changed.size > 0 && ![...changed].some((name) => ["unit", "method", "stack", "header"].includes(name))) return;
     const other = strip.labels().join();
     if (text !== other && field.value) search();
     text = other;

@@ -212,12 +212,12 @@ function lackOf(state: RunState, run: Run): string {
 }
 
 function notesOf(state: RunState, run: Run): string {
-  const held = `maps of ${run.held.length} of ${run.steps.length} steps`;
+  const words = `maps of ${run.held.length} of ${run.steps.length} steps`;
   const isPart = isPage(state) && run.held.length < run.steps.length;
   const ring = curvesOf(state, run).some(({ values }) => halfWay(values) >= 0)
     ? "Rings: first at half way between the first and the last value."
     : "";
-  const page = isPart ? `This page holds all curves, and ${held}.` : "";
+  const page = isPart ? `This page holds all curves, and ${words}.` : "";
   const ended = run.ended && `T${run.ended.slice(1)}.`;
   return [run.why, ended, ring, page].filter(Boolean).join(" ");
 }

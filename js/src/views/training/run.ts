@@ -105,7 +105,8 @@ export function placesOf(steps: readonly number[]): number[] {
     const [low, high] = [values[0] ?? 0, values.at(-1) ?? 1];
     return values.map((value) => ((value - low) / (high - low || 1)) * (steps.length - 1));
   });
-  const least = (places: number[]): number => Math.min(...places.slice(1).map((place, i) => place - (places[i] ?? 0)));
+  const least = (positions: number[]): number =>
+    Math.min(...positions.slice(1).map((position, i) => position - (positions[i] ?? 0)));
   const [even = [], logarithmic = []] = scaled;
   return least(logarithmic) > least(even) ? logarithmic : even;
 }

@@ -23,7 +23,7 @@ export function withRow(rows: readonly number[], row: number): number[] {
   if (rows.includes(row)) return [...rows];
   const before = rows.findLastIndex((shown) => shown < row);
   const at = before <= 0 ? Math.min(1, rows.length - 1) : before;
-  return rows.map((one, i) => (i === at ? row : one)).sort((a, b) => a - b);
+  return rows.map((current, i) => (i === at ? row : current)).sort((a, b) => a - b);
 }
 
 /** "odd layers to 23 folded", or how many are. */

@@ -1,5 +1,5 @@
 /** Shares of one site as a map: layers by tokens, or layers by heads; tokens that both runs share are folded. */
-import { colourAt, cssOf, heatMap, place as positionOf } from "../../../colour.ts";
+import { colourAt, cssOf, heatMap, scalePosition } from "../../../colour.ts";
 import type { ViewContext } from "../../../context.ts";
 import { density, h, type KeyHandlers, keyboard, on, setChildren, setSizes, setStyles, spotAt } from "../../../dom.ts";
 import { rectangle } from "../../../selection.ts";
@@ -189,7 +189,7 @@ function paint(state: SiteMapState, patching: Patching): void {
     for (let column = 0; column < columns; column += 1) {
       const value = (all[layer * wide + first + column] ?? Number.NaN) / (patching.gap ?? 1);
       if (Number.isNaN(value)) continue; // a head that the layer does not have
-      pen.fillStyle = cssOf(colourAt(map, positionOf(Math.max(-end, Math.min(end, value)), [-end, end], "linear")));
+      pen.fillStyle = cssOf(colourAt(map, scalePosition(Math.max(-end, Math.min(end, value)), [-end, end], "linear")));
       pen.fillRect(column * cell, layer * row, cell - gap, row - gap);
     }
   }

@@ -26,7 +26,7 @@ interface OtherToken {
 /** Whether other texts are compared, can be on request, or cannot: `state_of_others` in why_others.py. */
 export type OthersState = "shown" | "offered" | "";
 
-type Place = Record<string, unknown>;
+type WhyArgs = Record<string, unknown>;
 
 export interface Others {
   /** The button or the progress, below the sentence. */
@@ -34,7 +34,7 @@ export interface Others {
   /** The lists. */
   element: HTMLElement;
   /** What is shown of a cell, once it is here. */
-  show(place: Place, state: OthersState): ShownOthers | null;
+  show(args: WhyArgs, state: OthersState): ShownOthers | null;
 }
 
 const TOPIC = "in_other_texts";
@@ -54,12 +54,12 @@ export function createOthers(
   );
   const progress = createProgress(signal);
   const offer = h("div.why-offer.inline", { hidden: "" }, button, progress.element);
-  let place: Place = {};
+  let args: WhyArgs = {};
   let drawn: ShownOthers | null = null;
   const copy: CopyButton = createCopyButton(
     ctx,
     signal,
-    () => (drawn ? { of: TOPIC, ...place } : null),
+    () => (drawn ? { of: TOPIC, ...args } : null),
     "Copy comparison as Python",
     "Copy the Python that returns the share of these tokens that the key is above",
   );
@@ -72,12 +72,12 @@ export function createOthers(
     offer,
     element,
     show(now, state) {
-      place = now;
-      const shown = state === "shown" ? (answers.get<ShownOthers>(TOPIC, place, isPage)?.meta ?? null) : null;
+      args = now;
+      const shown = state === "shown" ? (answers.get<ShownOthers>(TOPIC, args, isPage)?.meta ?? null) : null;
       const isAwaited = state === "shown" && !shown && !isPage;
       assign(offer, { hidden: isPage || !(isAwaited || state === "offered") });
       assign(button, { hidden: isAwaited });
-      progress.show(isAwaited ? missingAnswer(answers, TOPIC, place, "comparison with other texts") : null);
+      progress.show(isAwaited ? missingAnswer(answers, TOPIC, args, "comparison with other texts") : null);
       assign(element, { hidden: !shown });
       if (drawn !== shown) {
         drawn = shown;

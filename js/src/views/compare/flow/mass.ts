@@ -114,8 +114,8 @@ function strongest(edges: Edge[], budget: number, total: number, masses: Float64
 }
 
 /** The threshold for a slider position from 0 to 1: 0.2 % to 50 %, on a logarithmic scale. */
-export function leastAt(place: number): number {
-  const value = 0.002 * 250 ** place;
+export function leastAt(position: number): number {
+  const value = 0.002 * 250 ** position;
   return Number(value.toPrecision(2));
 }
 

@@ -14,12 +14,12 @@ type Named = (index: number) => string;
 export const percent = (share: number): string =>
   share > 0 && share < LEAST ? "< 0.01 %" : `${Number((100 * share).toPrecision(2))} %`;
 
-export const counted = (count: number, what: string): string => `${count} ${what}${count === 1 ? "" : "s"}`;
+export const counted = (count: number, noun: string): string => `${count} ${noun}${count === 1 ? "" : "s"}`;
 
 /** How many edges are drawn, of how many, and which share they carry. */
-export function countWords({ edges, count: found, share }: Flow, least: number): string {
+export function countWords({ edges, count: total, share }: Flow, least: number): string {
   const drawn = edges.length;
-  const cut = found > drawn ? `the ${drawn} strongest of ${found} edges` : counted(drawn, "edge");
+  const cut = total > drawn ? `the ${drawn} strongest of ${total} edges` : counted(drawn, "edge");
   return `${cut} of at least ${percent(least)}: ≈ ${percent(share)} of the mass is shown`;
 }
 

@@ -27,7 +27,7 @@ const [LOWEST, LEGEND_LINE, MARGINS] = [120, 18, 8];
 
 export interface Lines extends Pick<Figure, "element" | "plot"> {
   /** Draw values [line][layer] in a box of `width` by `height` px; `own`: each line has its own scale. */
-  draw(profile: Profile, values: readonly number[][], own: boolean, width: number, height: number): void;
+  draw(profile: Profile, values: readonly number[][], ownScale: boolean, width: number, height: number): void;
   /** Mark the selected and the hovered layer, and write the values at the latter, or else the former, with its name. */
   mark(now: number, hovered: number): void;
   /** Index of the layer under the pointer, or -1. */
@@ -45,11 +45,11 @@ export function createLines(ctx: ViewContext): Lines {
   return {
     element,
     plot,
-    draw({ names: named, remarks, layers, beside }, values, own, width, height) {
+    draw({ names: named, remarks, layers, beside }, values, ownScale, width, height) {
       const labels = [...named, ...beside.map(([name]) => name)];
       names = layers.map((layer) => ctx.layerName(layer));
       [lines, count] = [[...values, ...beside.map(([, line]) => line.map((value) => value ?? NaN))], layers.length];
-      const drawn = own ? lines.map((line) => line.map((value) => value / (peak(line) || 1))) : lines;
+      const drawn = ownScale ? lines.map((line) => line.map((value) => value / (peak(line) || 1))) : lines;
       const [low, high] = rangeOf(drawn.flat());
       const room = labelRoom(
         width,
@@ -58,7 +58,7 @@ export function createLines(ctx: ViewContext): Lines {
       );
       const below = labelsAreBeside(width) ? 0 : labels.length * LEGEND_LINE;
       const tall = Math.max(LOWEST, height - below - MARGINS);
-      const axis = chartOf(width, room, count, low, own ? 1 : high, tall);
+      const axis = chartOf(width, room, count, low, ownScale ? 1 : high, tall);
       chart = axis;
       const ends = drawn.map((line, i): LineEnd => {
         const last = Math.max(0, line.findLastIndex(Number.isFinite));

@@ -258,11 +258,11 @@ function fillSight(state: RowsState): void {
   const count = shown.columns.same.length;
   const from = Math.max(0, Math.floor(scroll.scrollLeft / size.cell) - BEYOND);
   const to = Math.min(count, Math.ceil((scroll.scrollLeft + scroll.clientWidth) / size.cell) + BEYOND);
-  const kept = new Map<number, HTMLElement>();
+  const cells = new Map<number, HTMLElement>();
   for (let column = from; column < to; column += 1)
-    kept.set(column, state.drawn.get(column) ?? build(state, shown, column));
-  state.drawn = kept;
-  setChildren(state.layer, ...kept.values());
+    cells.set(column, state.drawn.get(column) ?? build(state, shown, column));
+  state.drawn = cells;
+  setChildren(state.layer, ...cells.values());
   showMarks(state);
 }
 

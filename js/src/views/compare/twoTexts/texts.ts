@@ -24,7 +24,7 @@ export interface Texts {
 }
 
 /** The answer to "rows" in addition to the values [A, B, A less B; column]. */
-export interface RowsSaid {
+export interface RowsMeta {
   query: number | null;
   shares: boolean;
   /** What no token has, of each text; null if nothing is conserved. Absent from maps. */
@@ -34,13 +34,13 @@ export interface RowsSaid {
 }
 
 /** The answer to "maps" in addition to the values [A, B, A less B; query, key]. */
-export interface MapsSaid {
+export interface MapsMeta {
   shape: [number, number];
   shares: boolean;
 }
 
 /** Where the numbers stand: the arguments of "rows" and "maps", but for the query. */
-export interface Place {
+export interface MapAddress {
   method: string;
   stack: string;
   unit: string;
@@ -54,13 +54,13 @@ export type Rows = readonly [Float32Array, Float32Array, Float32Array];
 export const settings = (ctx: ViewContext): TwoTextsOptions => ctx.options as TwoTextsOptions;
 
 /** The place of what is shown; attributions by layer are read at the input. */
-export function placeOf(ctx: ViewContext): { place: Place; isMap: boolean; recorded: boolean } {
+export function placeOf(ctx: ViewContext): { address: MapAddress; isMap: boolean; recorded: boolean } {
   const { source, layer, head } = ctx.resolved();
   const method = source.method.replace(/:layers$/, "");
   const isMap = source.kind === "map" && method === source.method;
   const at = isMap ? { layer, head } : { layer: 0, head: "-" as const };
   const recorded = settings(ctx).recorded.includes(baseKey(method).split("#")[0] as string);
-  return { place: { method, stack: source.stack, unit: source.unit, ...at }, isMap, recorded };
+  return { address: { method, stack: source.stack, unit: source.unit, ...at }, isMap, recorded };
 }
 
 export const queriesOf = ({ keys, queries }: Texts): Columns => queries ?? keys;
@@ -68,14 +68,14 @@ export const queriesOf = ({ keys, queries }: Texts): Columns => queries ?? keys;
 /** The column in which an element of the first text stands; -1: none. */
 export function columnOf({ places }: Columns, element: number): number {
   if (element < 0) return -1;
-  let [low, found] = [0, -1];
+  let [low, column] = [0, -1];
   // Elements stand in their order: the last column that begins at or before this one.
   for (; low < places.length; low += 1) {
     const first = places[low]?.[0] ?? -1;
     if (first > element) break;
-    if (first >= 0) found = low;
+    if (first >= 0) column = low;
   }
-  return found;
+  return column;
 }
 
 /** What a column reads: “keys” for “key”, or one of them if there is only one. */
@@ -95,14 +95,14 @@ function valuesOf(answer: Answer<unknown>): Float32Array {
 }
 
 /** Three rows of an answer to "rows". */
-export function rowsIn(answer: Answer<RowsSaid>): Rows {
+export function rowsIn(answer: Answer<RowsMeta>): Rows {
   const values = valuesOf(answer);
   const count = values.length / 3;
   return [0, 1, 2].map((i) => values.subarray(i * count, (i + 1) * count)) as unknown as Rows;
 }
 
 /** The rows of one query in an answer to "maps", which holds all columns. */
-export function rowIn(answer: Answer<MapsSaid>, query: number): Rows {
+export function rowIn(answer: Answer<MapsMeta>, query: number): Rows {
   const values = valuesOf(answer);
   const [rows, cols] = answer.meta.shape;
   return [0, 1, 2].map((i) =>
@@ -111,7 +111,7 @@ export function rowIn(answer: Answer<MapsSaid>, query: number): Rows {
 }
 
 /** The three matrices of an answer to "maps". */
-export function matricesIn(answer: Answer<MapsSaid>): Rows {
+export function matricesIn(answer: Answer<MapsMeta>): Rows {
   const values = valuesOf(answer);
   const size = answer.meta.shape[0] * answer.meta.shape[1];
   return [0, 1, 2].map((i) => values.subarray(i * size, (i + 1) * size)) as unknown as Rows;

@@ -40,11 +40,11 @@ export function columnWords(
   column: number,
   names: readonly [string, string],
 ): string {
-  const [one, two] = labels.map((side) => bare(side[column] ?? ""));
+  const [first, second] = labels.map((side) => bare(side[column] ?? ""));
   const [has, hasOther] = places[column] ?? [-1, -1];
-  if (has < 0) return `${two} (only in ${names[1]})`;
-  if (hasOther < 0) return `${one} (only in ${names[0]})`;
-  return same[column] ? (one as string) : `${one} − ${two}`;
+  if (has < 0) return `${second} (only in ${names[1]})`;
+  if (hasOther < 0) return `${first} (only in ${names[0]})`;
+  return same[column] ? (first as string) : `${first} − ${second}`;
 }
 
 /** What the texts differ in, as the beginning of a sentence. */
@@ -64,11 +64,11 @@ const strong = (text: string): HTMLElement => h("b", text);
 
 /** The column with the largest difference; -1: none differs. */
 function largest(difference: Float32Array): number {
-  let found = -1;
+  let largest = -1;
   for (let i = 0; i < difference.length; i += 1) {
-    if (Math.abs(difference[i] ?? 0) > Math.abs(difference[found] ?? 0)) found = i;
+    if (Math.abs(difference[i] ?? 0) > Math.abs(difference[largest] ?? 0)) largest = i;
   }
-  return found;
+  return largest;
 }
 
 const sum = (values: Float32Array): number => values.reduce((total, value) => total + value, 0);
@@ -131,10 +131,10 @@ export function rowSentence(
 
 /** The pinned or hovered column: its difference, and both values. */
 export function readout(columns: Columns, rows: Rows, column: number, names: readonly [string, string]): string {
-  const [one, two, difference] = rows.map((row) => row[column] ?? Number.NaN) as [number, number, number];
+  const [first, second, difference] = rows.map((row) => row[column] ?? Number.NaN) as [number, number, number];
   const [has, hasOther] = columns.places[column] ?? [-1, -1];
   const value = (side: number, number: number): string =>
     `${names[side as 0 | 1]} ${side ? (hasOther < 0 ? "has none" : printed(number, true)) : has < 0 ? "has none" : printed(number, true)}`;
   const sign = difference > 0 ? "+" : "";
-  return `${columnWords(columns, column, names)} ${sign}${printed(difference, true)} · ${value(0, one)} · ${value(1, two)}`;
+  return `${columnWords(columns, column, names)} ${sign}${printed(difference, true)} · ${value(0, first)} · ${value(1, second)}`;
 }

@@ -40,8 +40,8 @@ export function createPredictionChange(): PredictionChange {
     const done = `${mode === "kept" ? "kept alone" : "removed"} ${k === 1 ? "leaves" : "leave"}`;
     const random = `${many} ${done} ${mean} on average, ${low} to ${high}.`;
     if (mode === "kept") return random;
-    const [own, least] = [values.gone[step] ?? NaN, baselines.best.gone[at] ?? NaN];
-    if (k === 1 && own <= least + SAME) return `${random} No other single ${unit} does more than ${first}.`;
+    const [remaining, least] = [values.gone[step] ?? NaN, baselines.best.gone[at] ?? NaN];
+    if (k === 1 && remaining <= least + SAME) return `${random} No other single ${unit} does more than ${first}.`;
     return k === 1
       ? `${random} The ${unit} that does most alone leaves ${best}.`
       : `${random} The ${k} that do most alone leave ${best}.`;

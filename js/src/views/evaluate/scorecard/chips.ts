@@ -8,7 +8,7 @@ import type { Shown } from "./scores.ts";
 
 export interface MethodChips {
   element: HTMLElement;
-  show(what: Shown): void;
+  show(scores: Shown): void;
 }
 
 /** `hidden` returns the names of hidden methods; `hide` is called with those that the reader hides. */

@@ -71,8 +71,8 @@ export const scoreWords = (value: Score | undefined): string => {
 export const intervalWords = (low: Score | undefined, high: Score | undefined, none: string): string =>
   low === null || low === undefined ? none : `${scoreWords(low)} to ${scoreWords(high)}`;
 
-export function shownOf({ cards, metric: wanted, hidden }: ScorecardOptions, theme: Theme): Shown {
-  const indexIn = ({ metrics }: Card): number => metrics.findIndex(([name]) => name === wanted);
+export function shownOf({ cards, metric: metricName, hidden }: ScorecardOptions, theme: Theme): Shown {
+  const indexIn = ({ metrics }: Card): number => metrics.findIndex(([name]) => name === metricName);
   const card = cards.find((candidate) => indexIn(candidate) >= 0) ?? (cards[0] as Card);
   const at = Math.max(0, indexIn(card));
   const { metrics, rows, places } = card;

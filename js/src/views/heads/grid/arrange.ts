@@ -24,7 +24,7 @@ export interface Arrangement {
 }
 
 /** Size of a head's place in px. */
-export interface Place {
+export interface Size {
   width: number;
   height: number;
 }
@@ -44,7 +44,7 @@ export interface Ordering {
   layerName: (layer: number) => string;
 }
 
-export interface Wanted extends Ordering {
+export interface ArrangeOptions extends Ordering {
   /** Available width and height in px, and the largest side of a thumbnail. */
   room: number;
   tallest: number;
@@ -63,9 +63,9 @@ export function thumbSide(lines: number, cols: number, room: number, tallest: nu
   return Math.max(3, Math.floor(Math.min(largest, room / Math.max(1, cols), tallest / Math.max(1, lines))));
 }
 
-export function arrange(wanted: Wanted): Arrangement {
-  const { layers, heads, value, keeps, isWhole, lowest, layerName } = wanted;
-  const order = value ? wanted.order : "layers";
+export function arrange(options: ArrangeOptions): Arrangement {
+  const { layers, heads, value, keeps, isWhole, lowest, layerName } = options;
+  const order = value ? options.order : "layers";
   const of = value ?? ((): number => NaN);
   // Heads without a value come last in either direction; equal ones keep the order of layer and head.
   const rank = (spot: Spot): number => (Number.isNaN(of(spot)) ? Infinity : lowest ? of(spot) : -of(spot));
@@ -92,7 +92,7 @@ export function arrange(wanted: Wanted): Arrangement {
   const groups: Group[] = order === "all" ? [{ label: "", spots: all }] : bands(all, of);
   const [cols, needed] = columns(
     groups.map(({ spots }) => spots.length),
-    wanted,
+    options,
   );
   const lines = groups.flatMap(({ label, spots }) =>
     Array.from({ length: Math.ceil(spots.length / cols) }, (_, i): Line => {
@@ -127,7 +127,7 @@ export function table(
 }
 
 /** How many heads per line make them as large as possible, and how many of these columns are used. */
-function columns(sizes: number[], { room, tallest, largest }: Wanted): [number, number] {
+function columns(sizes: number[], { room, tallest, largest }: ArrangeOptions): [number, number] {
   const most = Math.max(1, ...sizes);
   for (let side = largest; side > 3; side -= 1) {
     const cols = Math.max(1, Math.floor(room / side));
@@ -150,8 +150,8 @@ function bands(sorted: Spot[], of: (spot: Spot) => number): Group[] {
   for (const spot of sorted) {
     const value = of(spot);
     // The largest value belongs to the group below its edge, not to a group of its own.
-    const place = step > 0 ? Math.floor(value / step + 1e-9) : 0;
-    const key = Number.isNaN(value) ? NaN : value === high && step > 0 && place * step === high ? place - 1 : place;
+    const bin = step > 0 ? Math.floor(value / step + 1e-9) : 0;
+    const key = Number.isNaN(value) ? NaN : value === high && step > 0 && bin * step === high ? bin - 1 : bin;
     let group = groups.at(-1);
     if (!group || !Object.is(group.key, key)) {
       const ends = [key * step, (key + 1) * step].map((edge) => tickText(Number(edge.toPrecision(6))));

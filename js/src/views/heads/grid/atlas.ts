@@ -5,7 +5,7 @@ import { peaksOf, thumbOffsets } from "../../../wire/sheets.ts";
 import type { ThumbSheet } from "../../../wire/tile.ts";
 import type { Source } from "../../../wire/wire.ts";
 import { paintFrame } from "../../maps/paint.ts";
-import { type Arrangement, breadthAt, type Place, type Spot } from "./arrange.ts";
+import { type Arrangement, breadthAt, type Size, type Spot } from "./arrange.ts";
 
 export interface Atlas {
   source: Source;
@@ -45,7 +45,7 @@ export const isPruned = (sheet: ThumbSheet | undefined, { layer, head }: Spot): 
 export function paintAtlas(
   canvas: HTMLCanvasElement,
   { cols, lines }: Arrangement,
-  size: Place,
+  size: Size,
   foot: number,
   atlas: Atlas,
 ): void {
@@ -89,13 +89,13 @@ export function paintAtlas(
 }
 
 /** Space between places, in pixels. */
-const gapOf = ({ width }: Place): number => (width < 12 ? 1 : Math.min(4, Math.floor(width / 12)));
+const gapOf = ({ width }: Size): number => (width < 12 ? 1 : Math.min(4, Math.floor(width / 12)));
 
 /** Paint the value of every head of an arrangement, 0 to 1; heads without one stay empty. */
 export function paintTable(
   canvas: HTMLCanvasElement,
   { cols, lines }: Arrangement,
-  size: Place,
+  size: Size,
   map: MapName,
   share: (spot: Spot) => number,
 ): void {

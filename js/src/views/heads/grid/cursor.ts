@@ -111,8 +111,8 @@ export function createCursor(ctx: ViewContext, plot: HTMLElement, board: Board, 
       ArrowDown: move(1, 0),
       ArrowLeft: move(0, -1),
       ArrowRight: move(0, 1),
-      Home: () => hover([...board.layout().places.values()][0] ?? null),
-      End: () => hover([...board.layout().places.values()].at(-1) ?? null),
+      Home: () => hover([...board.layout().positions.values()][0] ?? null),
+      End: () => hover([...board.layout().positions.values()].at(-1) ?? null),
       Enter: () => choose(headAt(spot)),
       " ": () => choose(headAt(spot)),
       "Shift+ArrowUp": extend(-1, 0),
@@ -133,7 +133,7 @@ export function createCursor(ctx: ViewContext, plot: HTMLElement, board: Board, 
     headAt,
     hover,
     stayOn(head) {
-      spot = (head && board.layout().places.get(`${head.layer} ${head.head}`)) || null;
+      spot = (head && board.layout().positions.get(`${head.layer} ${head.head}`)) || null;
     },
     choose,
   };

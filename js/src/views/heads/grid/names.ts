@@ -6,7 +6,7 @@ import type { Source } from "../../../wire/wire.ts";
 import { headlessWords, kindWords } from "../../base/mixers.ts";
 import { headAddress } from "../../base/navigation.ts";
 import { styleValue } from "../../base/styleValue.ts";
-import type { Place } from "./arrange.ts";
+import type { Size } from "./arrange.ts";
 import { FOOT, type Layout } from "./layout.ts";
 
 /** Height of a line of labels in px. */
@@ -18,7 +18,7 @@ export interface Names {
   /** Names at the edges. */
   show(source: Source, layout: Layout): void;
   /** Names beneath thumbnails, in a canvas whose places are of `size` pixels; the last `foot` of them are free. */
-  paint(canvas: HTMLCanvasElement, source: Source, layout: Layout, size: Place, foot: number): void;
+  paint(canvas: HTMLCanvasElement, source: Source, layout: Layout, size: Size, foot: number): void;
 }
 
 export function createNames(ctx: ViewContext): Names {

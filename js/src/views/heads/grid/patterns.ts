@@ -48,7 +48,7 @@ export interface PatternChoice {
   /** What is chosen, once it has arrived. */
   ranking(): Ranking | null;
   /** The name of a head's own strongest pattern; "". */
-  own(spot: Spot): string;
+  strongest(spot: Spot): string;
   /** "1 of 9 patterns". */
   count(): string;
   /** The topic of the request that is under way or failed, with its arguments. */
@@ -86,7 +86,7 @@ export function createPatterns(
   let anchor: Spot = { layer: 0, head: 0 };
   let shown: Patterns | null = null;
   let ranking: Ranking | null = null;
-  let place = "";
+  let sourceId = "";
   let request: [string, Record<string, unknown>] = ["patterns", NO_ARGS];
   // A ranking would answer a question about heads, in whose frame the view stands.
   const isHidden = ctx.el.closest("[data-hides-patterns]") !== null;
@@ -112,7 +112,7 @@ export function createPatterns(
     const of = (spot: Spot): number => values.get(`${spot.layer} ${spot.head}`) ?? NaN;
     const title = `like ${headAddress(ctx, layer, head)}`;
     return {
-      id: `${place} ${title}`,
+      id: `${sourceId} ${title}`,
       title,
       of,
       share: (spot) => 1 - of(spot) / MOST_APART,
@@ -123,7 +123,7 @@ export function createPatterns(
 
   const update = (source: Source): void => {
     const args = { source: source.id };
-    place = source.id;
+    sourceId = source.id;
     request = ["patterns", args];
     const answer = answers.get<Patterns>(...request);
     shown = (!isHidden && answer?.meta) || null;
@@ -146,24 +146,24 @@ export function createPatterns(
       ranking = likeness(source);
       return;
     }
-    const one = applicable.find(({ name }) => name === chosen);
-    if (!one) return;
-    const id = `${source.id} ${one.name}`;
-    if (!one.run) {
-      const table = tableOf(answer.buffers[0], shown.heads, source.layers.length, recorded.indexOf(one));
-      ranking = asShare(id, one.title, table);
+    const pattern = applicable.find(({ name }) => name === chosen);
+    if (!pattern) return;
+    const id = `${source.id} ${pattern.name}`;
+    if (!pattern.run) {
+      const table = tableOf(answer.buffers[0], shown.heads, source.layers.length, recorded.indexOf(pattern));
+      ranking = asShare(id, pattern.title, table);
       return;
     }
-    request = ["pattern_scores", { ...args, name: one.name }];
+    request = ["pattern_scores", { ...args, name: pattern.name }];
     const scores = answers.get<{ heads: number }>(...request);
     if (scores)
-      ranking = asShare(id, one.title, tableOf(scores.buffers[0], scores.meta.heads, source.layers.length, 0));
+      ranking = asShare(id, pattern.title, tableOf(scores.buffers[0], scores.meta.heads, source.layers.length, 0));
   };
 
   return {
     field: menu.field,
     ranking: () => ranking,
-    own: ({ layer, head }) => shown?.own[layer]?.[head] ?? "",
+    strongest: ({ layer, head }) => shown?.own[layer]?.[head] ?? "",
     count() {
       if (isHidden) return "The ranking by patterns is hidden: it would give the answer.";
       const names = shown?.patterns.filter(({ refusal }) => !refusal).map(({ name }) => name) ?? [];

@@ -38,10 +38,10 @@ export function createPreview(ctx: ViewContext, signal: AbortSignal): Preview {
       const head = source.heads ? (source.heads[spot.head] as number) : "-";
       const tile = ctx.tiles.get(source.id, layer, head);
       const name = [source.id, layer, head, Boolean(tile), side, map, mode, atlas.common, sheet.meta.special].join();
-      const place = [source.id, layer, head].join();
-      if (!tile && requested !== place && source.computed?.includes(layer) !== false) {
+      const mapKey = [source.id, layer, head].join();
+      if (!tile && requested !== mapKey && source.computed?.includes(layer) !== false) {
         clearTimeout(timer);
-        requested = place;
+        requested = mapKey;
         timer = setTimeout(() => ctx.tiles.request(source.id, layer, head, "preview"), RESTS_MS);
       }
       if (name === painted) return;

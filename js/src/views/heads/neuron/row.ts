@@ -31,7 +31,7 @@ interface RowMeta {
   sink: number | null;
 }
 
-export interface Place {
+export interface QueryAddress {
   stack: string;
   layer: number;
   head: number;
@@ -77,8 +77,8 @@ function kernelRow(kernel: KernelMeta, weights: Float32Array): Row {
 }
 
 /** The row, if it and its keys are here; otherwise they are requested. */
-export function rowAt(answers: Answers, place: Place, channel: number | null): Row | string | undefined {
-  const { stack, layer, head, query } = place;
+export function rowAt(answers: Answers, address: QueryAddress, channel: number | null): Row | string | undefined {
+  const { stack, layer, head, query } = address;
   const args = { stack, layer, head, query, ...(channel === null ? {} : { channel }) };
   const answer = answers.get<RowMeta | KernelMeta>("attention_row", args);
   if (!answer) return answers.failure("attention_row", args);

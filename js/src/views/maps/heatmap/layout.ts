@@ -63,7 +63,7 @@ export function mark(state: HeatmapState): void {
     const [query, key] = parts;
     state.figure.crosshair.mark(
       size,
-      cells.map(([row, col]) => [query.place(row), key.place(col)] as const),
+      cells.map(([row, col]) => [query.positionOf(row), key.positionOf(col)] as const),
     );
   }
 }
@@ -89,7 +89,7 @@ export function follow(state: HeatmapState): boolean {
 export function outline(state: HeatmapState): void {
   const { size } = state;
   if (size)
-    drawOnMap(state.chosen, state.ctx, size, (side, i) => state.parts?.[side === "query" ? 0 : 1].place(i) ?? -1);
+    drawOnMap(state.chosen, state.ctx, size, (side, i) => state.parts?.[side === "query" ? 0 : 1].positionOf(i) ?? -1);
 }
 
 /** Enough of an axis to notice when it changes. */

@@ -16,7 +16,7 @@ export function point(state: HeatmapState): void {
   const [hover, pinned] = [ctx.cell("hover"), ctx.cell("pinned")];
   const [query, key] = parts;
   const drawn = (cell: Cell | null): Cell | null =>
-    cell && { unit: cell.unit, query: query.place(cell.query), key: key.place(cell.key) };
+    cell && { unit: cell.unit, query: query.positionOf(cell.query), key: key.positionOf(cell.key) };
   const opening = openingQuery(ctx);
   const shown = hover ?? (opening < 0 ? null : { unit: "", query: opening, key: -1 });
   const [over, pin] = [drawn(shown), drawn(pinned)];
@@ -29,7 +29,7 @@ export function point(state: HeatmapState): void {
     onBar >= 0 || isApart(hover) ? (over?.query ?? -1) : -1,
     isApart(pinned) ? (pin?.query ?? -1) : -1,
   );
-  figure.sink.mark(size, query.place(onSink), isPinnedSink(state, pinned) ? (pin?.query ?? -1) : -1);
+  figure.sink.mark(size, query.positionOf(onSink), isPinnedSink(state, pinned) ? (pin?.query ?? -1) : -1);
   state.copy?.show();
   if (frame.readout.isSilent) return;
   const text =

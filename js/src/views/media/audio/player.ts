@@ -41,13 +41,13 @@ export function createPlayer(samples: Int16Array, rate: number, signal: AbortSig
       const source = context.createBufferSource();
       source.buffer = buffer;
       source.connect(context.destination);
-      const own = { source, from: first / rate, to: last / rate, since: context.currentTime };
+      const playback = { source, from: first / rate, to: last / rate, since: context.currentTime };
       source.addEventListener("ended", () => {
-        if (playing !== own) return;
+        if (playing !== playback) return;
         playing = null;
         changed();
       });
-      playing = own;
+      playing = playback;
       source.start();
       changed();
     },

@@ -3,7 +3,7 @@
  *
  * `tops` says where each lane begins; each has a function that draws it. `draw` draws everything, `mark` only what lies above.
  */
-import { colourAt, heatMap, type MapName, place, type Theme } from "../../../colour.ts";
+import { colourAt, heatMap, type MapName, scalePosition, type Theme } from "../../../colour.ts";
 import { assign, density, h, setChildren, setFlag, setStyles, shortLabel, thinned } from "../../../dom.ts";
 import type { SoundMedia } from "../../../wire/mediaState.ts";
 import { rule, setAttributes, svg } from "../../charts/svg.ts";
@@ -137,7 +137,7 @@ export function createStage(theme: () => Theme): Stage {
     mark: (shown) => mark(state, shown),
     load(given) {
       state.sound = given;
-      for (const held of Object.values(cells)) held.key = [];
+      for (const cell of Object.values(cells)) cell.key = [];
     },
     spot: (event) => spot(state, event),
     hear(second) {
@@ -232,7 +232,7 @@ function pixels(
   at: (i: number) => number,
 ): HTMLCanvasElement {
   const cached = state.cells[kind];
-  if (cached.key.length === key.length && cached.key.every((one, i) => one === key[i])) return cached.canvas;
+  if (cached.key.length === key.length && cached.key.every((part, i) => part === key[i])) return cached.canvas;
   cached.key = key;
   assign(cached.canvas, { width: across, height: down });
   const context = cached.canvas.getContext("2d");
@@ -265,7 +265,7 @@ function drawMap(state: StageState, shown: Shown): void {
   const context = map && pen(state, state.mapCanvas, tops(state).map, tall(state));
   if (!context || !map) return;
   const image = pixels(state, "map", map.columns, map.labels.length, [values, state.theme(), ...range], (i) =>
-    place(range[0] < 0 ? (values[i] as number) : Math.max(0, values[i] as number), range, "linear"),
+    scalePosition(range[0] < 0 ? (values[i] as number) : Math.max(0, values[i] as number), range, "linear"),
   );
   const { from, to } = shown.stretch;
   context.imageSmoothingEnabled = false;

@@ -28,8 +28,8 @@ export function ticksOf({ from, to }: Stretch, width: number, apart: number): nu
   const least = ((to - from) * apart) / Math.max(1, width);
   const power = 10 ** Math.floor(Math.log10(least || 1));
   const step = ([1, 2, 5, 10].find((m) => m * power >= least) ?? 10) * power;
-  const found: number[] = [];
+  const ticks: number[] = [];
   for (let i = Math.ceil(from / step - 1e-9); i * step <= to + 1e-9; i += 1)
-    found.push(Number((i * step).toPrecision(12)));
-  return found;
+    ticks.push(Number((i * step).toPrecision(12)));
+  return ticks;
 }

@@ -66,7 +66,7 @@ export function createContinuations(
     return `Sampled at temperature ${temperature}${topK ? `, top k ${topK}` : ""}${topP < 1 ? `, top p ${topP}` : ""}, as chosen above.`;
   };
   const item = ({ tokens, logs, ended }: ContinuationsAnswer["items"][number]): HTMLElement => {
-    const sum = logs.reduce((total, one) => total + one, 0);
+    const sum = logs.reduce((total, value) => total + value, 0);
     const text = h(
       "bdi.continued",
       ...tokens.map((token, i) =>
