@@ -8,7 +8,7 @@ export type MapName = keyof typeof COLORMAPS;
 export type Mode = "linear" | "sqrt" | "log";
 export type Rgb = readonly [number, number, number];
 
-/** The scale of every view where none was chosen: linked views give a value one colour. */
+/** The default scale of every view, so that a value has the same colour in linked views. */
 export const SCALE: Mode = "linear";
 
 /** Log scales show this many decades below the top of the range. */
@@ -36,7 +36,7 @@ export function mapTable(name: MapName): Uint8Array {
   return table;
 }
 
-/** The colour at a place, 0 to 1, of a map. */
+/** The colour at a position, 0 to 1, of a map. */
 export function colourAt(name: MapName, at: number): Rgb {
   const i = 3 * Math.round(LAST_COLOUR * at);
   const [r = 0, g = 0, b = 0] = mapTable(name).subarray(i, i + 3);
@@ -44,7 +44,7 @@ export function colourAt(name: MapName, at: number): Rgb {
 }
 
 /**
- * Palettes by name, all safe for colour-blind readers, each with a map for light pages and one for dark pages. The
+ * Palettes by name, all safe for colour-blind readers, each with a map for light pages and another for dark pages. The
  * first is the default: zero is the page, from which amounts grow to ink, or orange (for) and violet (against).
  */
 export const PALETTES: readonly [Palettes, Palettes] = [
@@ -59,7 +59,9 @@ export const PALETTES: readonly [Palettes, Palettes] = [
 
 type Palettes = Record<string, readonly [light: MapName, dark: MapName]>;
 
-/** The map of a palette, for all that draws values: signed ones diverge from a middle that looks like the page. */
+/**
+ * The map of a palette, for everything that draws values: signed maps diverge from a middle that looks like the page.
+ */
 export function heatMap(isSigned: boolean, theme: Theme, palette = ""): MapName {
   const palettes = PALETTES[isSigned ? 1 : 0];
   const [light, dark] = (palettes[palette] ?? Object.values(palettes)[0]) as Palettes[string];
@@ -80,7 +82,7 @@ export function scalePosition(value: number, range: readonly [number, number], m
   return t;
 }
 
-/** The value at a position in a range: the inverse of `place`. */
+/** The value at a position in a range: the inverse of `scalePosition`. */
 export function valueAt(t: number, range: readonly [number, number], mode: Mode): number {
   const [low, high] = range;
   if (low < 0) {

@@ -48,7 +48,7 @@ export function atEnd(signal: AbortSignal, cb: () => void): void {
 export function setText(el: Element, text: string): boolean {
   if (el.textContent === text) return false;
   const node = el.firstChild as Text | null;
-  // A text that changes costs less than one that takes another's place.
+  // Changing the data of a text node is cheaper than replacing the node.
   if (text && node?.nodeType === 3 && !node.nextSibling) node.data = text;
   else el.textContent = text;
   return true;
@@ -103,7 +103,7 @@ export function setFlag(el: Element, name: string, isSet: boolean): void {
 
 // Marks, embeddings, overrides and isolates reverse or hide text. Joiners stay: some scripts need them.
 const HIDDEN = /[\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2064\u2066-\u206f\ufeff\ufff9-\ufffb]/gu;
-// biome-ignore lint/suspicious/noControlCharactersInRegex: control characters are what is looked for
+// biome-ignore lint/suspicious/noControlCharactersInRegex: the pattern matches control characters
 const CONTROL = /[\u0000-\u001f\u007f-\u009f]/gu;
 
 /**

@@ -1,6 +1,6 @@
 /**
- * Links: what an address or a line of Python says of a selection, to open a view again at the same place. The twin of
- * `attnwidgets/views/base/links.py`; a page reads an address in `host/address.ts`.
+ * Links: the state of a selection as an address or a line of Python, which opens a view at the same cell again. The
+ * twin of `attnwidgets/views/base/links.py`; a page reads an address in `host/address.ts`.
  */
 import type { ViewContext } from "./context.ts";
 import { baseKey } from "./wire/keys.ts";
@@ -9,7 +9,7 @@ import type { Axis, Cell, Header, SelectionState, Source } from "./wire/wire.ts"
 /** The names in an address, in their order. All numbers count from 0. */
 export const NAMES = [
   "view", // which view of a page, from 1; absent: the first
-  "text", // which of its texts, from 0; absent: the one that the page opens with
+  "text", // index of the text; absent: the text with which the page opens
   "method",
   "unit",
   "stack",
@@ -28,7 +28,7 @@ export type Name = (typeof NAMES)[number];
 
 type Pairs = [Name, string][];
 
-/** Values that a selection has, as text by name; what the view itself fixes is left out. */
+/** The values of a selection, as text by name; values that the options of the view fix are left out. */
 function pairsOf(ctx: ViewContext, number: number, text: string | undefined): Pairs {
   const { options, selection } = ctx;
   const pairs: Pairs = number > 1 ? [["view", String(number)]] : [];
@@ -69,8 +69,8 @@ function pinText({ query, key, unit, layer }: Cell, countedUnit: string | null):
 }
 
 /**
- * The part of an address after `#` that opens a page at what a view shows; `number` is its place on the page, and `text`
- * the place of the text that it shows, if it has several.
+ * The part of an address after `#` that reopens the current state of a view; `number` is the index of the view on the
+ * page, and `text` the index of its text, if it has several.
  */
 export function fragmentOf(ctx: ViewContext, number: number, text?: string): string {
   const quoted = (text: string): string => encodeURIComponent(text.toWellFormed()).replaceAll("%2C", ",");
@@ -79,7 +79,7 @@ export function fragmentOf(ctx: ViewContext, number: number, text?: string): str
     .join("&");
 }
 
-/** The Python that moves a view, which is called `view`, to what it shows, where no kernel can say it. */
+/** The Python that brings a view, which is called `view`, to its current state, for when the kernel cannot answer. */
 export function codeOf(ctx: ViewContext, text?: string): string {
   const value = (text: string): string => (/^-?\d+$/.test(text) ? text : JSON.stringify(text));
   const tuple = (text: string, by = ","): string => `(${text.split(by).map(value).join(", ")})`;
@@ -101,7 +101,9 @@ export function codeOf(ctx: ViewContext, text?: string): string {
   return `view.at(${parts.join(", ")})`;
 }
 
-/** What recognises the text whose elements `unit` counts: a checksum of its keys, and of its queries if they differ. */
+/**
+ * A fingerprint of the text whose elements `unit` counts: a checksum of its keys, and of its queries if they differ.
+ */
 export function markOf(header: Header, unit: string, stack: string): string {
   const inUnit = header.sources.filter((source) => source.unit === unit && source.stack === stack);
   const source: Source | undefined = inUnit.find(({ kind }) => kind === "map") ?? inUnit[0];

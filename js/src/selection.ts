@@ -9,16 +9,16 @@ import type { Axis, Cell, Header, HeadKey, Preview, SelectionState, Source, Span
 /** Most cells that can be pinned at once. */
 export const MOST_PINS = 400;
 
-/** The shared selection, as one view sees it. */
+/** The shared selection, from the side of a single view. */
 export interface SelectionStore {
   get<K extends keyof SelectionState>(key: K): SelectionState[K];
   /** Set and save to the kernel (layer, head, unit, method, stack, pinned). */
   set(values: Partial<Omit<SelectionState, "hover">>): void;
   /** Preview a cell, a head or a feature, in the browser only. */
   hover(preview: Preview | null): void;
-  /** Pin one cell, and no other; pinning the pinned cell again, or null, unpins. */
+  /** Pin this cell only; pinning the pinned cell again, or null, unpins. */
   pin(cell: Cell | null): void;
-  /** Pin all of these cells, the last of them as the primary one. */
+  /** Pin all of these cells; the last is the primary pin. */
   pinAll(cells: readonly Cell[]): void;
   /** Add these heads to those chosen together, or remove them if all are among them. */
   toggleHeads(heads: SelectionState["heads"]): void;
@@ -30,7 +30,7 @@ export interface SelectionStore {
   subscribe(signal: AbortSignal, cb: (key: keyof SelectionState) => void): void;
 }
 
-/** What a view currently shows: its options and the selection, matched with the store. */
+/** The state that a view currently shows: its options and the selection, matched with the store. */
 export interface Resolved {
   source: Source;
   layer: number;
@@ -68,7 +68,7 @@ export interface BoundSelection extends SelectionStore {
   cellIn(which: "pinned" | "hover", header: Header, source: Source): Cell | null;
   /** All pinned cells in the indices of `source`, each once, in their order. */
   pinsIn(header: Header, source: Source): Cell[];
-  /** The elements of one side of `source` that the span covers, as [start, stop), or null. */
+  /** The elements on this side of `source` that the span covers, as [start, stop), or null. */
   spanIn(side: Span["side"], header: Header, source: Source): [number, number] | null;
 }
 
@@ -101,7 +101,10 @@ export function rectangle(from: readonly [number, number], to: readonly [number,
   return Array.from({ length: high * wide }, (_, i) => [top + Math.floor(i / wide), left + (i % wide)]);
 }
 
-/** The selection through one model proxy, in a page of this number. Its listeners end with the signal passed to them. */
+/**
+ * The selection through a proxy of its model, in the page of this number. Its listeners end with the signal passed to
+ * them.
+ */
 export function createSelection(model: Model, page: number): BoundSelection {
   const save = (changes: Partial<SelectionState>): void => {
     const values = { ...changes };
@@ -170,7 +173,7 @@ export function createSelection(model: Model, page: number): BoundSelection {
     },
     pinsIn(header, source) {
       const moved = model.get("pins").flatMap((cell) => translateCell(cell, header, source) ?? []);
-      // Several tokens may be in one word. It stands where the last of them was chosen.
+      // Several pinned tokens may be in the same word; the word takes the order of the last.
       const byPosition = new Map<string, Cell>();
       for (const cell of moved) {
         const position = [cell.query, cell.key, cell.layer].join();
@@ -257,8 +260,8 @@ function originOf(unit: string, header: Header, source: Source): Source | undefi
 const ofExplanations = ({ method, stack }: Source): boolean => method === "comparison" && stack === "self";
 
 /**
- * Translate a span to the elements of one side of `source`. In self-attention both sides are the same text, so that a
- * span of one is a span of the other.
+ * Translate a span to the elements on a side of `source`. In self-attention both sides are the same text, so a span of
+ * either side is a span of the other.
  */
 export function translateSpan(span: Span, side: Span["side"], header: Header, source: Source): [number, number] | null {
   const origin = originOf(span.unit, header, source);
@@ -275,7 +278,7 @@ export function translateSpan(span: Span, side: Span["side"], header: Header, so
   return start < stop ? [start, stop] : null;
 }
 
-/** The element of `list` nearest to `wanted`. */
+/** The element of `list` nearest to `target`. */
 export function nearest(list: readonly number[], target: number): number {
   let best = list[0] ?? 0;
   for (const item of list) if (Math.abs(item - target) < Math.abs(best - target)) best = item;
@@ -287,7 +290,7 @@ function choose<T>(list: T[], matches: (item: T) => boolean): [T[], boolean] {
   return matching.length > 0 ? [matching, true] : [list, false];
 }
 
-/** The head to show for a selected one: itself, a reduction, or "-" without a head axis. */
+/** The head to show for a selected head: itself, a reduction, or "-" without a head axis. */
 export function resolveHead(source: Source, layer: number, head: HeadKey): HeadKey {
   if (source.heads === null) return "-";
   if (head === "mean" || head === "max") return head;
@@ -296,8 +299,8 @@ export function resolveHead(source: Source, layer: number, head: HeadKey): HeadK
 }
 
 /**
- * What a view shows. Its own options take precedence over the selection; if the store lacks something, the nearest
- * available replaces it, and `notes` says so.
+ * The state that a view shows. The options of the view take precedence over the selection; if the store lacks
+ * something, the nearest available replaces it, and `notes` mentions it.
  */
 export function resolve(header: Header, options: ViewOptions, selection: Pick<SelectionStore, "get">): Resolved {
   const notes: string[] = [];

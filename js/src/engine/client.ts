@@ -1,6 +1,6 @@
 /**
- * An engine as the page uses it: in the page itself, for small models, or in a worker. One request runs; later ones wait in
- * order.
+ * The page's interface to an engine, which runs in the page itself for small models, and otherwise in a worker.
+ * Requests run one after the other, in their order.
  */
 import type { Engine } from "./engine.ts";
 import {
@@ -21,7 +21,10 @@ export interface EngineClient {
   load(at: number, bytes: Uint8Array): Promise<void>;
   pass(ids: readonly number[], edits: Edits, outputs: Outputs): Promise<Pass>;
   relevance(ids: readonly number[], edits: Edits, target: Target, rule: Rule): Promise<Relevance>;
-  /** Continue a text; `onToken` returning false stops, and the next token waits for what it returns. */
+  /**
+   * Continue a text. Generation stops when `onToken` returns false, and waits for a returned promise before the next
+   * token.
+   */
   continued(ids: readonly number[], sampling: Sampling, onToken: OnToken): Promise<Continuation>;
   about(): About;
   /** Requests that wait fail; the weights are freed. */

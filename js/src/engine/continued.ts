@@ -1,4 +1,4 @@
-/** How a text is continued, token by token; keys and values of earlier tokens are kept. */
+/** Continue a text token by token, with a cache of the keys and values of earlier tokens. */
 import { anglesOf, embed, ended, type KeyValueCache, runBlock, runHead } from "./forward.ts";
 import type { Machine } from "./machine.ts";
 import type { Continuation, Sampling } from "./types.ts";
@@ -22,7 +22,7 @@ function logSum(values: ArrayLike<number>): number {
   return top + Math.log(sum);
 }
 
-/** The outcomes with the largest logits, the earlier of equal ones first. */
+/** The outcomes with the largest logits; ties in their order. */
 function largest(logits: Float32Array, count: number): number[] {
   if (count === 1) return [logits.reduce((best, logit, i) => (logit > logits[best]! ? i : best), 0)];
   const order = [...logits.keys()].sort((a, b) => logits[b]! - logits[a]! || a - b);

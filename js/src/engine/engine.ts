@@ -21,7 +21,7 @@ export interface Engine {
   load(at: number, bytes: Uint8Array): void;
   pass(ids: readonly number[], edits: Edits, outputs: Outputs): Pass;
   relevance(ids: readonly number[], edits: Edits, target: Target, rule: Rule): Relevance;
-  /** The next tokens one by one; no other pass may run in between. */
+  /** Generate tokens; no other pass may run until the generator ends. */
   tokens(
     ids: readonly number[],
     sampling: Sampling,

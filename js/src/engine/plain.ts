@@ -134,7 +134,7 @@ function backTile(f: Float32Array, g: number, high: number, rows: number, step: 
   }
 }
 
-/** One row of attention: the softmax of the first `last` scores, and zeros. */
+/** A row of attention: the softmax of the first `last` scores, then zeros. */
 function softmax(f: Float32Array, row: number, last: number, all: number): void {
   let [top, sum] = [Number.NEGATIVE_INFINITY, 0];
   for (let j = 0; j < last; j += 1) top = Math.max(top, f[row + j]!);

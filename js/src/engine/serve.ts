@@ -35,11 +35,11 @@ export async function serve(engine: Engine, call: Call, onToken: OnToken): Promi
   return step.value;
 }
 
-/** What a page sends to its worker: requests, and whether a continuation goes on. */
+/** Messages from a page to its worker: requests, and whether a continuation goes on. */
 export type ToWorker = { id: number; call: Call } | { goes: boolean };
 export type FromWorker = { id: number; value: Answer } | { id: number; error: string } | { token: number; log: number };
 
-/** One end of a channel: a worker, its global object, or a port. */
+/** An end of a channel: a worker, its global object, or a port. */
 export interface Port {
   postMessage(message: unknown, transfer: ArrayBuffer[]): void;
   onmessage: ((event: MessageEvent) => void) | null;
@@ -51,7 +51,7 @@ export function buffersIn(value: unknown): ArrayBuffer[] {
   return value && typeof value === "object" ? Object.values(value).flatMap(buffersIn) : [];
 }
 
-/** Answer the requests that come through a port, one after the other: its client waits for each. */
+/** Answer the requests that come through a port, in order: the client waits for each. */
 export function listen(port: Port, modules: Modules): void {
   let engine: Engine | undefined;
   let goOn: (goes: boolean) => void = () => {};

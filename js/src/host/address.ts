@@ -1,6 +1,6 @@
 /**
- * The address of a page: its part after `#` says at which method, layer, head and pin a view opens. It comes from
- * anywhere: what it names and the page lacks is left out, and said.
+ * The address of a page: its part after `#` gives the method, layer, head and pin at which a view opens. It may come
+ * from anywhere: names that the page lacks are ignored, and reported.
  */
 import { markOf, NAMES, type Name } from "../link.ts";
 import { MOST_PINS } from "../selection.ts";
@@ -17,7 +17,10 @@ export interface Addressed {
   el: HTMLElement;
   /** Its models, which are others for another text. */
   part(of: "selection" | "store"): Model;
-  /** The number of its texts, the place of the shown one, and what shows another; 0: it has only one. */
+  /**
+   * The number of texts of the view, the index of the shown text, and a function that shows another; 0: the view has a
+   * single text.
+   */
   texts: number;
   shownText(): number;
   showText(index: number): Promise<void>;
@@ -43,7 +46,7 @@ export function readAddress(hash: string): URLSearchParams | null {
 
 const whole = (text: string): number | null => (/^\d{1,9}$/.test(text) ? Number(text) : null);
 
-/** The pins of an address, all in one unit; those that do not fit are added to `lacks`. */
+/** The pins of an address, all in the same unit; pins that do not fit are added to `lacks`. */
 function readPins(fields: URLSearchParams, pin: (text: string) => Cell | null, lacks: string[]): Cell[] {
   const pins: Cell[] = [];
   for (const text of fields.getAll("pin").slice(-MOST_PINS)) {
@@ -83,7 +86,7 @@ export function valuesOf(
   const key = keyWithTargets(shown, target, foil);
   const has = (name: string): boolean => sources.some((source) => source.method === name);
   if (target && !has(key) && sources.some((source) => source.method === shown && source.targets)) {
-    // Its explanation of this target is not in the page: that of the prediction is another one.
+    // The page has only the explanation of the prediction, which is not that of this target.
     lacks.push(`target=${target.id}`);
     [target, foil] = [null, null];
   }
@@ -152,7 +155,7 @@ export function valuesOf(
   return { values, lacks, ofAnother };
 }
 
-/** What the page says about an address; "" if it has everything. */
+/** The note of the page about an address; "" if the page has everything that the address names. */
 export function noteOf({ lacks, ofAnother }: Pick<AddressValues, "lacks" | "ofAnother">): string {
   const short = (text: string): string => (text.length > 40 ? `${text.slice(0, 39)}…` : text);
   const more = lacks.length > MOST_SAID ? `, and ${lacks.length - MOST_SAID} more` : "";

@@ -50,7 +50,7 @@ export class PageModel {
     for (const callback of [...(this.#listeners.get(name) ?? [])]) callback(...(args as never[]));
   }
 
-  /** The model as one view sees it: its listeners are removed when the signal aborts. */
+  /** The model from the side of a single view: its listeners are removed when the signal aborts. */
   proxy(signal: AbortSignal): AnyModel {
     return {
       get: (key: string) => this.get(key),

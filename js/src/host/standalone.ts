@@ -28,7 +28,7 @@ import { PageModel, type State } from "./pageModel.ts";
 
 const VIEWS = ".aw-view[data-model]";
 
-/** What a page holds in addition to the eager bytes of a store. */
+/** The data of a store in a page, in addition to its eager bytes. */
 interface Archive {
   tiles: (TileMeta & Placed)[];
   thumbs: (Thumbs & Placed)[];
@@ -55,7 +55,7 @@ interface Page {
   live?: PackedLive[];
 }
 
-/** What a page's script holds: its parts, and apart from them the one that runs models. */
+/** The scripts of a page: its parts, and separately the script that runs models. */
 interface Scripts {
   awParts?: PartCode[];
   /** The worker that runs models of the page's folder, as text. */
@@ -172,11 +172,11 @@ async function answerQuestion(
   return [{ kind: "answer", id, meta: recordedAnswer.meta, lengths }, buffers];
 }
 
-/** Whether a page's own reply leaves something open. */
+/** Whether a recorded reply is incomplete. */
 const lacks = (reply: Reply | QuestionReply): boolean =>
   reply.kind === "error" || (reply.kind === "layer" && reply.refused.length > 0);
 
-/** The models of a page, and what answers them. */
+/** The models of a page, and the functions that answer their requests. */
 interface Hosted {
   models: ReadonlyMap<string, PageModel>;
   /** Resolves when all models are there. */
@@ -208,7 +208,7 @@ function hosted(page: Page, live: ReturnType<NonNullable<Scripts["awLive"]>> | u
       let answered: Answered;
       try {
         answered = await recorded(request as never);
-        // What was not recorded may be computed.
+        // Numbers that were not recorded may be computed in the page.
         const tell: Tell = (news) => model.emit("msg:custom", { kind: "progress", id: request.id, ...news }, []);
         if (lacks(answered[0])) answered = (await computed?.(id, request, tell)) ?? answered;
       } catch (error) {
@@ -237,14 +237,14 @@ function hosted(page: Page, live: ReturnType<NonNullable<Scripts["awLive"]>> | u
 type Answered = [Reply | QuestionReply, Uint8Array[]];
 type Computes = (id: string, request: Request | Question, tell: Tell) => Promise<Answered | null>;
 
-/** What a page recorded for a store. */
+/** The recorded answers of a store. */
 function storeAnswers(page: Page, id: string): (request: Request) => Promise<Answered> {
   const archive = { tiles: page.archive[id] ?? [], thumbs: page.thumbs?.[id] ?? [] };
   const read = reader(`aw-tiles-${id}`);
   return (request) => answerRequest(request, archive, read);
 }
 
-/** What a page recorded for a view, about the text that is shown; `show` takes its group to another. */
+/** The recorded answers of a view about the shown text; `show` changes its group to another text. */
 function viewAnswers(
   page: Page,
   id: string,
@@ -323,7 +323,7 @@ async function start(): Promise<void> {
   scroll();
 }
 
-/** Say in place of every view that the page cannot be shown. */
+/** Write in every view that the page cannot be shown. */
 function refuse(error: unknown): void {
   console.error(error);
   for (const el of document.querySelectorAll<HTMLElement>(VIEWS)) {

@@ -1,6 +1,6 @@
 /**
- * What a live page says of itself, and a line for the reader's own text: what the model predicts after it while it is
- * typed, and a continuation.
+ * The bar of a live page: information about its model, and a field for the reader's text with the predictions after it,
+ * updated while the reader types, and a continuation.
  */
 import { assign, createWatch, h, on, setChildren, setFlag, setText, shortLabel } from "../dom.ts";
 import { percent } from "../numbers.ts";

@@ -12,7 +12,7 @@ export interface LiveText {
   /** The axis of its tokens, and of its words. */
   tokens(): Axis;
   words(): Axis | undefined;
-  /** The pass without a change, with what is wanted of it beyond its maps; and with some. */
+  /** The unchanged pass, with requested outputs beyond its maps; and the pass with changes. */
   pass(outputs?: Partial<Outputs>): Promise<Pass>;
   changed(specs: readonly Spec[]): Promise<Pass>;
   /** Add the sources of a method that explains an outcome. */
@@ -22,9 +22,9 @@ export interface LiveText {
   /** A source of the header by its id. */
   source(id: string): Source;
   axis(source: Source): Axis;
-  /** The matrices of one layer [query, key]: a head each. */
+  /** The matrices of a layer [query, key], by head. */
   matrices(source: Source, layer: number): Promise<Float32Array[]>;
-  /** The matrix of one head or of a reduction. */
+  /** The matrix of a head or of a reduction. */
   matrix(source: Source, layer: number, head: HeadKey): Promise<Float32Array>;
 }
 
@@ -35,7 +35,7 @@ const CHANGED = "#changed";
 export const isComputed = ({ method, kind, stack, query, key }: Source): boolean =>
   method in METHODS && kind === "map" && stack === "self" && query === key;
 
-/** The header of a text that was typed, like that of one that was recorded. */
+/** The header of a typed text, like that of a recorded text. */
 export function headerOf(
   like: Header,
   text: string,
@@ -71,7 +71,7 @@ export function createText(
   announce: (header: Header) => void,
 ): LiveText {
   const { shape, layers } = live;
-  /** Values of tokens by method, for what explains an outcome. */
+  /** Values of tokens by method, for methods that explain an outcome. */
   const relevances = new Map<string, Float32Array>();
   /** The changes that are followed, by the number in the method's key. */
   const followed: (readonly Spec[])[] = [];

@@ -7,7 +7,7 @@ const TOPIC = "load";
 
 export interface LoadingRow {
   element: HTMLElement;
-  /** Show how far the model has come; returns what the page says of it once it is here. */
+  /** Show the progress of the download; returns the description of the model once it has arrived. */
   show(about: About | undefined, name: string): About | null;
 }
 

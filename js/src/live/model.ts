@@ -13,14 +13,16 @@ import { type PackedReader, Unreadable } from "./reader.ts";
 
 /** A live model as a page holds it; written by attnwidgets/views/page/live/packing.py. */
 export interface PackedLive {
-  /** The element with its weights, where the page holds them; a name for what belongs to it. */
+  /**
+   * The element with the weights, where the page holds them; used as a name for everything that belongs to the model.
+   */
   blob: string;
   /** Where the page's folder has them; null: the page holds them. */
   files: Files | null;
   /** Class of the model, and how many parameters it has. */
   name: string;
   parameters: number;
-  /** What was rounded, in words; "": nothing. */
+  /** How the weights were rounded, in words; "": not at all. */
   rounding: string;
   model: PackedModel;
   /** null: it is in the folder. */
@@ -29,13 +31,16 @@ export interface PackedLive {
   /** Named patterns of heads; those that this page can compute are offered. */
   patterns: PatternEntry[];
   longest: number;
-  /** The place among the page's groups of views that show its texts. */
+  /** The index of the page's group of views that show the texts of this model. */
   group: number;
   /** Units in which a typed text can be read. */
   units: string[];
   /** The recorded texts in tokens, by the name of their store. */
   stores: Record<string, number[]>;
-  /** The first recorded text, and what torch computes of it from the same weights: the last logits, and AttnLRP of tokens. */
+  /**
+   * The first recorded text, and the numbers that torch computes for it from the same weights: the last logits, and
+   * AttnLRP of tokens.
+   */
   check: {
     text: string;
     ids: number[];
@@ -44,7 +49,7 @@ export interface PackedLive {
   };
 }
 
-/** What the page lends. */
+/** The functions of the page that live models use. */
 export interface Host {
   groups: readonly Group[];
   model(name: string): Settable | undefined;
@@ -57,14 +62,16 @@ export interface Host {
   engine: string;
 }
 
-/** What all texts of a model have in common. */
+/** The functions that all texts of a model share. */
 export interface LiveModel {
   engine: EngineClient;
   shape: Shape;
   layers: number;
   predicts: Predicts;
   reader: PackedReader;
-  /** A pass, with what is wanted of it beyond its maps; the last ones are kept, those of changes by their specs. */
+  /**
+   * A pass with requested outputs beyond its maps. The latest passes are cached, passes with changes by their specs.
+   */
   pass(
     ids: readonly number[],
     outputs?: Partial<Outputs>,
@@ -95,7 +102,7 @@ function areNear(computed: ArrayLike<number>, given: readonly number[]): boolean
   return from >= 0 && given.every((value, i) => Math.abs((computed[from + i] as number) - value) <= most);
 }
 
-/** Whether a model returns here what torch returned from the same weights. */
+/** Whether a model returns here the numbers that torch returned from the same weights. */
 async function isEqual({ check }: PackedLive, { engine, pass }: LiveModel): Promise<boolean> {
   const { logits, states } = await pass(check.ids);
   if (!areNear(logits.length ? logits : states, check.logits)) return false;
@@ -122,10 +129,10 @@ async function checked(packed: PackedLive, reader: PackedReader, engine: EngineC
 /** Milliseconds that passes took, waiting for others included. */
 export const durations = new WeakMap<Pass, number>();
 
-/** Passes that are kept. */
+/** Number of cached passes. */
 const CACHE_SIZE = 8;
 
-/** Passes of a model; one that was computed with less than is wanted is computed again. */
+/** The cached passes of a model; a pass that lacks requested outputs is computed again. */
 function remembered(engine: EngineClient, least: Outputs["logits"]): LiveModel["pass"] {
   const cache = new Map<string, { outputs: Outputs; pass: Promise<Pass> }>();
   return (ids, { logits, heads = false } = {}, change) => {

@@ -1,5 +1,5 @@
 /**
- * Named patterns of heads in a text that a page computes: the twin of attnwidgets/statistics/patterns.py. Those that
+ * Named patterns of heads in a text that a page computes: the twin of attnwidgets/statistics/patterns.py. Patterns that
  * run the model on texts of their own (induction, retrieval) are as recorded.
  */
 import type { Axis, Source } from "../wire/wire.ts";
@@ -114,7 +114,7 @@ const breadth: OfRows = (matrix, totals, queries, { isCausal }) => {
   return count ? sum / count : Number.NaN;
 };
 
-/** The largest mean share that one element after the first, and not special, gets from the other queries that see it. */
+/** The largest mean share that an element after the first, and not special, gets from the other queries that see it. */
 const sink: OfRows = (matrix, totals, queries, { special, isCausal }) => {
   const n = totals.length;
   let most = Number.NaN;
@@ -131,7 +131,7 @@ const sink: OfRows = (matrix, totals, queries, { special, isCausal }) => {
 
 const OF_ROWS: Record<string, OfRows> = { sink, broad: breadth };
 
-/** The name of a head's strongest pattern: `HeadPatterns.own`. */
+/** The name of a head's strongest pattern, as in `HeadPatterns`. */
 function nameOf(names: readonly string[], values: readonly number[], aboutSpecial: ReadonlySet<string>): string {
   const strongest = (isOne: (name: string) => boolean): string => {
     let [best, at] = [CLEAR, ""];

@@ -5,7 +5,7 @@
 import { type BytePairs, bytePairs, type Cut } from "./bytePairs.ts";
 import { type WordPieces, wordPieces } from "./wordPieces.ts";
 
-/** What every tokenizer has. */
+/** The data of every tokenizer. */
 interface Vocabulary {
   /** Tokens by id. */
   tokens: string[];
@@ -25,7 +25,7 @@ interface Characters {
   kind: "characters";
   /** How tokens are shown. */
   labels: string[];
-  /** What is replaced in a text first: a regular expression, and what stands in its place. */
+  /** Replacements in a text before it is cut: a regular expression, and the text that replaces its matches. */
   replaced: [pattern: string, by: string][];
   /** Whether accents are dropped, and capitals read as small letters. */
   bare: boolean;
@@ -86,7 +86,9 @@ function cutOf(reader: PackedReader, ids: ReadonlyMap<string, number>): Cut {
     });
 }
 
-/** Read a text; throws `Unreadable` for an empty one, one that is too long, and a character that the model lacks. */
+/**
+ * Read a text; throws `Unreadable` for an empty text, a text that is too long, and a character that the model lacks.
+ */
 export function read(reader: PackedReader, text: string): Read {
   if (!text.trim()) throw new Unreadable("The text is empty.");
   const { ids, marks, cut } = readyOf(reader);
@@ -118,7 +120,7 @@ export function read(reader: PackedReader, text: string): Read {
 
 const quoted = (text: string): string => `“${text.length > 40 ? `${text.slice(0, 39)}…` : text}”`;
 
-/** A character, and what it stands for in the text. */
+/** A character with its span in the text. */
 type Piece = readonly [character: string, start: number, end: number];
 
 function replaced(pieces: readonly Piece[], pattern: string, by: string): Piece[] {

@@ -1,6 +1,6 @@
 /**
- * The live models of a page: they answer what the kernel would, for the texts that the page was written with and for
- * those that the reader types.
+ * The live models of a page: they answer in place of the kernel, for the recorded texts of the page and for the texts
+ * that the reader types.
  */
 import { workerClient } from "../engine/client.ts";
 import { nameIn } from "../host/groups.ts";
@@ -31,7 +31,7 @@ export interface Session {
   request(store: string, request: Request, tell: Tell): Promise<Answered<Reply> | null>;
   /** The same for a view. */
   question(view: string, question: Question, tell: Tell): Promise<Answered<QuestionReply> | null>;
-  /** Offer what the models compute of all texts that are in the page. */
+  /** Add the methods that the models compute to the menus of all texts in the page. */
   offer(): void;
 }
 
@@ -50,7 +50,7 @@ const PACE = 35;
 const pause = (time: number): Promise<void> => new Promise((done) => setTimeout(done, time));
 
 export function createSession(all: readonly PackedLive[], host: Host): Session {
-  /** Models of the page's folder: several groups of views may show texts of one. */
+  /** Models of the page's folder: several groups of views may show texts of the same model. */
   const inFolders = new Map<string, Source>();
   const lives = all.map((packed): Live => {
     const { blob, files, stores } = packed;
@@ -62,7 +62,7 @@ export function createSession(all: readonly PackedLive[], host: Host): Session {
     return { packed, source, texts, opened: new Map() };
   });
   const modelOf = (store: string): Live | undefined => lives.find(({ texts }) => texts.has(store));
-  /** What the reader may stop, by the id of its request. */
+  /** Requests that the reader may stop, by id. */
   const stops = new Map<number, AbortController>();
   const offer = (): void => {
     for (const { source, texts } of lives) if (source.state() === "here") offerIn(host, texts.keys());
@@ -74,7 +74,7 @@ export function createSession(all: readonly PackedLive[], host: Host): Session {
     live.opened.set(store, text);
     return [model, text];
   };
-  /** Answer a request, say what it waits for, and end it where the reader stops it. */
+  /** Answer a request, report its progress, and end it when the reader stops it. */
   async function served<R>(
     { source }: Live,
     id: number,
@@ -89,7 +89,7 @@ export function createSession(all: readonly PackedLive[], host: Host): Session {
     const stopped = new Promise<Answered<Ended>>((done) => signal.addEventListener("abort", () => done(cancelled)));
     const isOwn = STOPS.includes(topic);
     let last: News | null = null;
-    // Said again and again: who hears nothing for a while takes the request for lost.
+    // Reported repeatedly: a view that hears nothing for a while takes the request for lost.
     let timer = setTimeout(function say() {
       if (last || !isOwn) tell(last ?? { text: WAITS[source.state()], done: 0, total: null });
       timer = setTimeout(say, AGAIN);
@@ -127,7 +127,7 @@ export function createSession(all: readonly PackedLive[], host: Host): Session {
       if (request.kind === "cancel") return cancel(request.id, request.job);
       const state = live.source.state();
       if (state !== "here" && request.kind !== "method") {
-        // Matrices are requested again once the model is here; exact values only refine drawn ones.
+        // Matrices are requested again once the model has arrived; exact values only refine drawn ones.
         const message = WAITS[state];
         return request.kind === "row" ? null : [{ kind: "error", id: request.id, message }, []];
       }
@@ -156,7 +156,7 @@ type Args = Record<string, unknown>;
 type Answer = [meta: unknown, buffers: Uint8Array<ArrayBuffer>[]];
 type Ended = Extract<Reply, { kind: "error" | "cancelled" }>;
 
-/** Offer in the menus of texts what a model computes. */
+/** Add the methods that a model computes to the menus of texts. */
 function offerIn(host: Host, stores: Iterable<string>): void {
   for (const store of stores) {
     const header = host.model(store)?.get("header") as Header | undefined;
@@ -164,7 +164,7 @@ function offerIn(host: Host, stores: Iterable<string>): void {
   }
 }
 
-/** What the page says of a model. */
+/** The description of a model in the page. */
 export interface About {
   name: string;
   parameters: number;
@@ -186,7 +186,7 @@ function aboutOf({ packed: { name, parameters, predicts, files, rounding }, sour
 
 type PredictionsOfText = Pick<Header["predictions"], "title" | "items">;
 
-/** What a model says of a text that is being typed. */
+/** The predictions of a model about a text while it is typed. */
 export interface Preview extends PredictionsOfText {
   /** Every token with its class, for a model that has classes of tokens. */
   each: [token: string, name: string][];
@@ -211,7 +211,7 @@ interface ContinuationArgs extends Pick<Continued, "length" | "temperature" | "t
   text: string;
 }
 
-/** Write on, and tell every token. What was written before a stop is the answer. */
+/** Continue a text, and report every token. When the reader stops it, the text so far is the answer. */
 async function written(live: Live, _: Host, args: Args, signal: AbortSignal, tell: Tell): Promise<Continuation> {
   const { text, ...how } = args as unknown as ContinuationArgs;
   const model = await live.source.ready();
@@ -228,7 +228,7 @@ async function written(live: Live, _: Host, args: Args, signal: AbortSignal, tel
   return written as Continuation;
 }
 
-/** What the line for the reader's text asks, by topic. */
+/** The requests of the field for the reader's text, by topic. */
 const TOPICS: Record<
   string,
   (live: Live, host: Host, args: Args, signal: AbortSignal, tell: Tell) => Promise<unknown>

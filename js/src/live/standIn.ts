@@ -1,6 +1,6 @@
 /**
- * Small models stand in for the kernel of a notebook: when it is gone, they answer what views ask, in the page. The twin
- * in pages without a kernel is src/host/standalone.ts.
+ * Small models stand in for the kernel of a notebook: when it is gone, they answer the requests of views, in the page.
+ * The twin in pages without a kernel is src/host/standalone.ts.
  */
 import type { AnyModel } from "@anywidget/types";
 import { type Group, nameIn, type Settable, showIn } from "../host/groups.ts";
@@ -17,10 +17,10 @@ const WORDS = "No kernel: computed here, with weights rounded to float16.";
 const LOST = "needs a running kernel";
 /** Milliseconds between two looks for the kernel. */
 const LOOK_EVERY = 5000;
-/** What a selection of another text has in common with this one. */
+/** The state of a selection that carries over to another text. */
 const COPIED = ["layer", "head", "unit", "method", "stack", "inside", "feature", "opening"] as const;
 
-/** One store of the kernel: its views, and the model that answers for them. */
+/** A store of the kernel: its views, and the model that answers for them. */
 interface Desk {
   group: Group;
   session: Session;
@@ -131,7 +131,7 @@ export function createStandIn(): StandIn {
   };
 }
 
-/** The name of a view at a desk, where it gets a place if it is new. */
+/** The name of a view at a desk, where new views are added. */
 function seated({ group, names, states, views }: Desk, view: Relieved): string {
   const existing = names.get(view.props.model);
   const name = existing ?? `view${names.size}`;
@@ -201,7 +201,7 @@ function createDesk(
 
 type Failed = { kind: "error"; id: number; message: string };
 
-/** What was computed; an error where it cannot be. */
+/** A computed answer; an error where it cannot be computed. */
 async function replied<R>(id: number, computed: Promise<Answered<R> | null>): Promise<Answered<R | Failed>> {
   const failed = (message: string): Answered<Failed> => [{ kind: "error", id, message }, []];
   try {

@@ -1,4 +1,6 @@
-/** Matrices as they travel: the twin of attnwidgets/views/wire/thumbnails.py for shares of a row, and for one row. */
+/**
+ * Matrices as they travel: the twin of attnwidgets/views/wire/thumbnails.py for shares of a row, and for a single row.
+ */
 import type { Axis, Thumbs, TileMeta } from "../wire/wire.ts";
 
 const GAMMA = 0.5;

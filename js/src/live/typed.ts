@@ -1,4 +1,4 @@
-/** A text that the reader typed: models for it, and its place among the texts of its views. */
+/** A text that the reader typed: its models, and its index among the texts of its views. */
 import { type Group, nameIn } from "../host/groups.ts";
 import type { State } from "../host/pageModel.ts";
 import { lastContent } from "../views/base/opening.ts";
@@ -12,7 +12,7 @@ import { predictionsOf } from "./predictions.ts";
 import { type Read, read, Unreadable } from "./reader.ts";
 import { axisIn } from "./units.ts";
 
-/** One model of the page with its texts. */
+/** A model of the page with its texts. */
 export interface Live {
   packed: PackedLive;
   source: Source;
@@ -34,7 +34,7 @@ const itemOf = ({ text, model, predictions, axes }: Header): TextItem => ({
   prediction: predictions.items[0] ?? null,
 });
 
-/** Show a text that the reader typed in all views of its group; returns its place. */
+/** Show a text that the reader typed in all views of its group; returns its index. */
 export async function type(live: Live, host: Host, typed: string): Promise<number> {
   const { packed } = live;
   const group = host.groups[packed.group] as Group;
@@ -51,7 +51,7 @@ export async function type(live: Live, host: Host, typed: string): Promise<numbe
   return index;
 }
 
-/** What makes the text of a store. */
+/** Create the text of a store. */
 export const textIn =
   (host: Host, store: string, ids: readonly number[]) =>
   (model: LiveModel): LiveText =>
@@ -149,7 +149,7 @@ function startOf(like: State, { sources, axes }: Header): State {
   return { ...like, ...none, hover: null, unit: first?.unit, ...(has ? {} : { method: first?.method }) };
 }
 
-/** The menu of texts, with one more. */
+/** The menu of texts, with the typed text added. */
 function itemsOf(group: Group, host: Host, more: Header): TextItem[] {
   const states = group.views.flatMap((line) => (line[group.shown] ? [host.written(line[group.shown] as string)] : []));
   const texts = states.map(({ options }) => (options as ExplorerOptions).texts).find(Boolean);

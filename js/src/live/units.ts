@@ -110,8 +110,8 @@ function axisOf(unit: string, labels: string[], members: number[][], special: re
 }
 
 /**
- * The axis of a text in a unit; null: paragraphs of a text with a single one. A token belongs to the element that it
- * overlaps, elements that share a token merge, and a token outside all elements is one itself.
+ * The axis of a text in a unit; null: paragraphs of a text with a single paragraph. A token belongs to the element that
+ * it overlaps, elements that share a token merge, and a token outside all elements is an element of its own.
  */
 export function axisIn(unit: string, text: string, read: Read, labels: readonly string[]): Axis | null {
   const every = read.ids.map((_, token) => [token]);
@@ -123,7 +123,7 @@ export function axisIn(unit: string, text: string, read: Read, labels: readonly 
     if (read.special[token] || end <= start) return [];
     return elements.flatMap(([from, to], i) => (from < end && to > start ? [i] : []));
   });
-  // Each element is known by the first of those that it is merged with.
+  // Merged elements go by the index of the first.
   const first = elements.map((_, i) => i);
   const joined = new Set(touched.flatMap((run) => run.slice(1)));
   for (let i = 0; i < first.length; i += 1) if (joined.has(i)) first[i] = first[i - 1] as number;

@@ -1,6 +1,6 @@
 /**
- * Answers to what views ask of their Python side, by topic. Each is the twin of a handler in attnwidgets/views: the same
- * arguments, the same fields. What is not here needs a kernel.
+ * Answers to requests of views to their Python side, by topic. Each is the twin of a handler in attnwidgets/views: the
+ * same arguments, the same fields. All other topics need a kernel.
  */
 import type { Pass, Shape } from "../engine/types.ts";
 import type { Spec } from "../wire/wire.ts";
@@ -24,7 +24,7 @@ import { bytesOf } from "./storeAnswers.ts";
 type Args = Record<string, unknown>;
 type Answer = [meta: unknown, numbers: (Float32Array | Float64Array)[]];
 
-/** What an answer is about: the text of the view that asks, and the method that is selected in it. */
+/** The subject of an answer: the text of the requesting view, and its selected method. */
 export interface ViewRequest {
   live: LiveModel;
   text: LiveText;
@@ -148,7 +148,7 @@ async function attentionKeys({ live: { shape }, text, args }: ViewRequest): Prom
   return [{ keys: tokens.length, dim: size }, [Float32Array.from(keyVectors)]];
 }
 
-/** What a query reads in every head, or who reads a key [head, element]. */
+/** The row of a query, or the column of a key, in every head [head, element]. */
 async function token({ text, args }: ViewRequest): Promise<Answer> {
   const { source: name, layer, side, index } = args as { source: string; layer: number; side: string; index: number };
   const source = text.source(name);
@@ -160,7 +160,7 @@ async function token({ text, args }: ViewRequest): Promise<Answer> {
   return [{ heads: source.heads ?? ["-"] }, [Float32Array.from(lines)]];
 }
 
-/** One pair in every layer and head. */
+/** The value of a pair in every layer and head. */
 async function pair({ text, args }: ViewRequest): Promise<Answer> {
   const { source: name, query, key } = args as { source: string; query: number; key: number };
   const source = text.source(name);

@@ -1,4 +1,7 @@
-/** Why a head reads a token: a score of attention as what the query asks for and what the key offers. */
+/**
+ * Why a head reads a token: a score of attention, split into the parts that the query asks for and the parts that the
+ * key offers.
+ */
 import { renderWhyView } from "../views/circuits/WhyView.ts";
 import CSS from "./why.css";
 

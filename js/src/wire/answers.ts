@@ -1,5 +1,5 @@
 /**
- * Requests of a view to its own Python twin: a topic with arguments, answered in JSON with buffers. Each topic has one
+ * Requests of a view to its Python twin: a topic with arguments, answered in JSON with buffers. Each topic has a single
  * request in flight, and the latest wins; answers are cached.
  */
 
@@ -28,7 +28,7 @@ export interface Answers {
   cancel(topic: string): void;
   /** Forget the failures of a topic and, if `andAnswers`, its answers. */
   retry(topic: string, andAnswers?: boolean): void;
-  /** Forget the failures of a topic, and request what is missing. */
+  /** Forget the failures of a topic, and request missing answers. */
   again(topic: string): void;
 }
 
@@ -128,7 +128,7 @@ export function createAnswers(ctx: ViewContext, signal: AbortSignal, changed: ()
     );
   };
   model.on("msg:custom", receive as never);
-  // The kernel is back: what it never got is requested again.
+  // The kernel is back: requests that it never received are sent again.
   ctx.onChange(signal, (names) => {
     if (!names.has("tiles") || ctx.tiles.status().state !== "ok" || lost.size === 0) return;
     for (const { key } of lost.values()) failures.delete(key);
@@ -151,7 +151,7 @@ export function createAnswers(ctx: ViewContext, signal: AbortSignal, changed: ()
       const key = keyOf(topic, args);
       const answer = received.get(key) as Answer<T> | undefined;
       const flight = flights.get(topic);
-      if (flight) flight.next = null; // this is the latest request, and may be the one in flight
+      if (flight) flight.next = null; // this is the latest request, and may be the request in flight
       if (answer || failures.has(key) || flight?.key === key) return answer;
       if (flight) flight.next = { key, args, quiet };
       else send(topic, key, args, quiet);

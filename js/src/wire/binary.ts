@@ -4,7 +4,7 @@
  */
 import type { AnyModel } from "@anywidget/types";
 
-/** Why numbers are missing, and what the reader can do. */
+/** Why numbers are missing, with advice for the reader. */
 export const NO_BYTES = "its data was not transferred. Run the cell again, or end it with view.frame()";
 
 type Heard = (message: unknown, buffers: DataView[]) => void;
@@ -19,7 +19,7 @@ export function viewOf(bytes: unknown): DataView | undefined {
   return isBuffer ? new DataView(bytes as ArrayBuffer) : undefined;
 }
 
-// What may be null in the axes and in the sources of a header.
+// The fields that may be null in the axes and in the sources of a header.
 const NULLABLE = { axes: ["spans", "boundary", "grid", "cells", "times"], sources: ["heads", "computed"] } as const;
 type Parts = Record<string, object> | object[];
 
@@ -53,7 +53,7 @@ function completed(header: Record<string, Parts>): unknown {
 
 /** A model whose messages somebody else may answer. */
 export interface Declared<State extends Record<string, unknown>> extends AnyModel<State> {
-  /** Takes messages in the kernel's place; null: they are sent, and what changes is saved. */
+  /** Receives messages in place of the kernel; null: they are sent, and changes are saved. */
   answer: ((message: never) => void) | null;
   /** Receive a message as if the kernel had sent it. */
   hear(message: unknown, buffers: readonly unknown[]): void;

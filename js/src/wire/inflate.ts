@@ -1,6 +1,6 @@
 /** Bytes that were compressed by zlib. */
 
-/** One block of several. */
+/** Several blocks joined to a single block. */
 export function joined(parts: Uint8Array[]): Uint8Array<ArrayBuffer> {
   const all = new Uint8Array(parts.reduce((length, part) => length + part.length, 0));
   let at = 0;

@@ -1,4 +1,4 @@
-/** Thumbnails of one source: where each begins, how strong it is, and a part of their cells. */
+/** Thumbnails of a source: where each begins, how strong it is, and a part of their cells. */
 import { decodeCode, peakCode } from "./codec.ts";
 import type { Codes, ThumbSheet } from "./tile.ts";
 import type { Thumbs } from "./wire.ts";

@@ -1,6 +1,6 @@
 /**
- * A small model may stand in for a kernel that is gone: its weights wait in the browser, and what views ask is computed
- * there. The code is a part, which is read when it is needed (src/live/standIn.ts).
+ * A small model may stand in for a kernel that is gone: its weights wait in the browser, and the requests of views are
+ * computed there. The code is a part, which is loaded when it is needed (src/live/standIn.ts).
  */
 import type { AnyModel, Host } from "@anywidget/types";
 import { atEnd } from "../dom.ts";
@@ -21,7 +21,7 @@ export interface Relieved {
   tiles: TileClient;
 }
 
-/** What answers in the kernel's place, for all views of a page. */
+/** Answers in place of the kernel, for all views of a page. */
 export interface StandIn {
   /** Whether the kernel is gone, or a view shows a text of which it does not know. */
   isNeeded(view: Relieved): boolean;
@@ -31,7 +31,7 @@ export interface StandIn {
   modelOf(ref: string, signal: AbortSignal): AnyModel<never> | undefined;
 }
 
-/** Where the views of a page keep the one that stands in for all of them. */
+/** Holds the stand-in that all views of a page share. */
 export interface StandInHolder {
   standIn?: StandIn | undefined;
 }
@@ -41,10 +41,10 @@ interface Code {
   code(lent: readonly unknown[]): { standIn?(): StandIn };
 }
 
-/** Milliseconds after which a view asks for the model: what the reader sees comes first. */
+/** Milliseconds after which a view requests the model: the visible parts come first. */
 const SOON = 2000;
 
-/** Let a view be answered when the kernel is gone; resolves once it is, where it is known to be. */
+/** Let the stand-in answer a view when the kernel is gone; resolves once it does, if the kernel is already gone. */
 export async function joinStandIn(view: Relieved, holder: StandInHolder, lent: readonly unknown[]): Promise<void> {
   const { model, props, store, tiles } = view;
   const isLost = (): boolean => tiles.status().state === "no-kernel";
@@ -57,7 +57,7 @@ export async function joinStandIn(view: Relieved, holder: StandInHolder, lent: r
     }
     await holder.standIn?.relieve(view);
   };
-  // After what gives up a request has come to its end.
+  // After the client that gives up a request has finished.
   tiles.subscribe(props.signal, () => isLost() && queueMicrotask(() => relieve().catch(console.error)));
   const timer = setTimeout(() => {
     const given = store.get("stand_in");

@@ -17,7 +17,7 @@ import { SINK_NAME } from "./rowFacts.ts";
 import { describeView } from "./verbalise.ts";
 import { only, view } from "./view.ts";
 
-/** Views that get a spoken summary: of a map, of attributions, or in their own words. */
+/** Views that get a spoken summary: of a map, of attributions, or in the words of the view. */
 const OF_MAPS = ".aw-heatmap, .aw-headgrid, .aw-strip-view, .aw-headview, .aw-relevance, .aw-layermap";
 const OF_OTHERS = ".aw-compare, .aw-profile, .aw-flow, .aw-neuron, .aw-image, .aw-patch, .aw-lens, .aw-claims";
 /** Milliseconds without a change before the summary is spoken. */
@@ -64,7 +64,7 @@ function createSection(name: string, signal: AbortSignal, ...inside: Node[]): Se
   return { element: h("div.tools-section", { role: "group", "aria-label": name }, head, body), head, unfold };
 }
 
-/** What a claim is made of: the shown head, and the pinned cells. The twin is `claim_paths` of links.py. */
+/** The subject of a claim: the shown head, and the pinned cells. The twin is `claim_paths` of links.py. */
 function claimed(ctx: ViewContext): NumberPlace | null {
   const { source, layer, head } = ctx.resolved();
   if (typeof head !== "number" || baseKey(source.method) !== "attention") return null;
@@ -82,7 +82,7 @@ export const renderTools = view((ctx, root, signal) => {
   const dot = h("span.dot", { hidden: "" });
   setChildren(button, "⋯", dot);
   const message = h("div.tools-said.fine", { role: "status" });
-  /** What could not be copied, to be copied by hand. */
+  /** The text that could not be copied, for the reader to copy by hand. */
   const byHand = h("input.copy-text", { readonly: "", spellcheck: "false", "aria-label": "link", hidden: "" });
   const link = createLinks(ctx, signal);
   const answers = createAnswers(ctx, signal, () => handOver());
@@ -92,7 +92,7 @@ export const renderTools = view((ctx, root, signal) => {
     const { tableOf = [], ...options } = ctx.options as TableOptions & Record<string, unknown>;
     return Object.fromEntries(tableOf.map((name) => [name, options[name]]));
   };
-  /** What names the table. */
+  /** The arguments that identify the table. */
   const values = (): Record<string, unknown> => {
     if (hasOwn()) return tableOptions();
     const { source, layer, head } = ctx.resolved();

@@ -1,11 +1,13 @@
-/** A model's predictions before and after a change: a row for each outcome, with a grey bar before and one in ink now. */
+/**
+ * A model's predictions before and after a change: a row for each outcome, with a grey bar before and a bar in ink now.
+ */
 import { h, shortLabel } from "../../dom.ts";
 
 export interface Outcome {
   label: string;
   /** Null: a number, which the label spells. */
   before: number | null;
-  /** Null while nothing is changed: then what stands is what is predicted now. */
+  /** Null while nothing is changed: the bar then shows the current prediction. */
   after: number | null;
   /** The text next to the label. */
   mark?: string;

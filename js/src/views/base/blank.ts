@@ -1,4 +1,4 @@
-/** What stands where a picture is missing: its outline, what happened, and what to do. */
+/** The placeholder of a missing picture: its outline, the reason, and advice. */
 import { h, on } from "../../dom.ts";
 import { drawing } from "../charts/svg.ts";
 
@@ -9,7 +9,7 @@ export interface BlankParts {
   words: string;
   /** Failures are announced at once. */
   role?: "alert" | "note";
-  /** What the reader can do. */
+  /** Advice for the reader. */
   advice?: string;
   retry?: () => void;
 }

@@ -1,4 +1,4 @@
-/** What is chosen in a picture: pinned cells and heads as outlines, a span as a bar along its axis. */
+/** Outlines of pinned cells and heads in a picture, and bars of spans along its axes. */
 import type { ViewContext } from "../../context.ts";
 import { createWatch } from "../../dom.ts";
 import type { Cell, Span } from "../../wire/wire.ts";
@@ -26,7 +26,7 @@ export interface Chosen {
   draw(boxes: readonly Box[], rows?: readonly Bar[], cols?: readonly Bar[]): void;
 }
 
-/** Draw over an element, from its top left corner; what is drawn takes no pointer events. */
+/** Draw over an element, from its top left corner; the overlay ignores pointer events. */
 export function createChosen(over: Element): Chosen {
   const outlines = svg("path");
   const [halo, bars] = ["halo", "bar"].map((name) => svg("path", { class: `aw-chosen-${name}` })) as [
@@ -57,7 +57,7 @@ export function createChosen(over: Element): Chosen {
   };
 }
 
-/** Bars in order; those that touch are one. */
+/** Bars in order; adjacent bars are joined. */
 function joined(bars: readonly Bar[]): Bar[] {
   const all: Bar[] = [];
   for (const [from, to] of [...bars].sort(([a], [b]) => a - b)) {
@@ -69,8 +69,8 @@ function joined(bars: readonly Bar[]): Bar[] {
 }
 
 /**
- * The outline of boxes. Those that touch have one outline around all of them: where cells are small, lines between them
- * would hide their values.
+ * The outline of boxes. Adjacent boxes share an outline: where cells are small, lines between them would hide their
+ * values.
  */
 export function outlineOf(boxes: readonly Box[]): string {
   const edges = new Set<string>();
@@ -100,7 +100,7 @@ export function boxOf({ query, key }: Pick<Cell, "query" | "key">, size: Cells):
   ];
 }
 
-/** The elements of one side that are pinned together; none if fewer than two cells are. */
+/** The elements of a side that are pinned together; none if fewer than two cells are. */
 export function pinnedTogether(ctx: ViewContext, side: Span["side"]): number[] {
   const pins = ctx.pins();
   return pins.length > 1 ? [...new Set(pins.map((cell) => cell[side]))].filter((i) => i >= 0) : [];
@@ -116,7 +116,7 @@ export function drawOnColumns(chosen: Chosen, ctx: ViewContext, side: Span["side
   );
 }
 
-/** The place of an element among the drawn rows or columns; -1: it is not drawn. */
+/** The index of an element among the drawn rows or columns; -1: it is not drawn. */
 export type PositionOf = (side: Span["side"], element: number) => number;
 
 /** Outline the cells of a map that are pinned together, and draw the span at its sides. */

@@ -1,7 +1,7 @@
-/** The clipboard, and an old way to write to it where a page may not use the new one. */
+/** Write to the clipboard, by the older way where a page may not use the new interface. */
 import { h } from "../../dom.ts";
 
-/** Write to the clipboard; returns whether the page was allowed to. The focus stays within `place` meanwhile. */
+/** Write to the clipboard; returns whether the page was allowed to. The focus stays within `container` meanwhile. */
 export async function toClipboard(text: string, container: Element = document.body): Promise<boolean> {
   try {
     await navigator.clipboard.writeText(text);

@@ -5,18 +5,18 @@ import { assign, h, on, reserve, setFlag, setText } from "../../dom.ts";
 import { createAnswers } from "../../wire/answers.ts";
 import { toClipboard } from "./clipboard.ts";
 
-/** Where a number stands: the arguments of `expression` in attnwidgets/views/base/expressions.py, with its kind. */
+/** The address of a number: the arguments of `expression` in attnwidgets/views/base/expressions.py, with its kind. */
 export type NumberPlace = { of: string } & Record<string, unknown>;
 
 /** The twin of `expression` in attnwidgets/views/base/expressions.py. */
 export interface Expression {
   code: string;
-  /** What must be named first, or "". */
+  /** The names that must be defined before the code runs, or "". */
   note: string;
 }
 
 export interface CopyButton {
-  /** The button, with what it has to say. */
+  /** The button, with its messages. */
   element: HTMLElement;
   /** Whether there is a number to copy; call after every change of the selection. */
   show(): void;
@@ -27,8 +27,8 @@ const COPIED = "Copied";
 const COPIED_MS = 1600;
 
 /**
- * A button that copies the expression of the number at `pinned()`; it is disabled while that is null. One with a label
- * of its own says what it copied.
+ * A button that copies the expression of the number at `pinned()`; it is disabled while that is null. A button with a
+ * label of its own reports the text it copied.
  */
 export function createCopyButton(
   ctx: ViewContext,
@@ -65,7 +65,7 @@ export function createCopyButton(
   const deliver = async ({ code, note: missing }: Expression): Promise<void> => {
     const copied = code !== "" && (await toClipboard(code));
     if (signal.aborted) return;
-    // Of a claim, its sentence: the first thing in quotes.
+    // For a claim, its sentence: the first text in quotes.
     const about = missing || (label === LABEL ? "" : code.split("'")[1]);
     if (!copied || about) tell([copied ? COPIED : "Copy this by hand", about].filter(Boolean).join(": "), code);
     else setText(region, `${COPIED}: ${code}`);
@@ -124,7 +124,7 @@ export function createCopyButton(
   };
 }
 
-/** The pinned cell of the shown matrix; attributions of one target have one row. */
+/** The pinned cell of the shown matrix; attributions of a single target have one row. */
 export function pinnedCell(ctx: ViewContext): NumberPlace | null {
   const cell = ctx.cell("pinned");
   const { source, layer, head } = ctx.resolved();

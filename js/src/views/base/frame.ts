@@ -1,6 +1,6 @@
 /**
- * The frame of every view: toolbar, what leads the picture (chips, the text), the picture under its caption, footer with
- * the readout. A view inside another view has the caption and the picture only; its outer view has the rest.
+ * The frame of every view: toolbar, lead (chips, the text), the picture under its caption, footer with the readout. A
+ * nested view has only the caption and the picture; its outer view has the rest.
  */
 import type { Readout, ViewContext } from "../../context.ts";
 import { h, on, onResize, reserve, setChildren, setFlag, setStyles, setText } from "../../dom.ts";
@@ -23,25 +23,28 @@ export interface FrameParts {
   layout?: string;
   /** The outline of the picture while it is on its way; rows by default. */
   skeleton?: Skeleton;
-  /** What to try first: it stands in the footer until the first click in any view with this hint; not inside another. */
+  /**
+   * A first action to try, shown in the footer until the first click in any view with this hint; not in a nested view.
+   */
   hint?: string;
   /** Whether the readout has text without a pointer: the hint is then next to it and does not replace it. */
   says?: boolean;
   /** Buttons of the footer. */
   actions?: readonly HTMLElement[];
-  /** Whether the caption stands among the controls, in place of a line of its own: for a view of one strip. */
+  /** Whether the caption is among the controls instead of on its own line: for a view of a single strip. */
   plain?: boolean;
 }
 
 export interface Frame {
   /**
-   * Show where the view looks; returns the title. If `where` is a function, it also gives the words for what a click
-   * may show next, and the caption reserves room for them; `names` are other titles that it has room for.
+   * Show the position of the view; returns the title. If `where` is a function, it also gives the words for positions
+   * that a click may show next, and the caption reserves room for them; `names` are other titles to reserve room for.
    */
   show(where: string | ((shown: Resolved) => string), title?: string, names?: readonly string[]): string;
   /**
-   * Say what the picture lacks; null: it is there. What is awaited or failed leaves the earlier picture, dimmed, and is
-   * said in the footer; where there is none, and where there is nothing to show, it stands in the picture's place.
+   * Report that the picture is missing; null: it is complete. While numbers are awaited, or after a failure, the
+   * earlier picture remains, dimmed, and the footer has the message; without an earlier picture, or with nothing to
+   * show, the message takes the room of the picture.
    */
   lacks(missing: Missing | null): void;
   readonly readout: Readout;
@@ -91,7 +94,10 @@ export function createFrame(ctx: ViewContext, root: HTMLElement, parts: FramePar
     // Controls appear and change later, too.
     onResize([toolbar, ...toolbar.children], ctx.signal, () => fitToolbar(toolbar));
   }
-  /** In the footer: what the dimmed picture waits for, or what the kernel computes for any view of this text. */
+  /**
+   * In the footer: the numbers that the dimmed picture waits for, or those that the kernel computes for any view of
+   * this text.
+   */
   const showProgress = (): void => {
     // Inside another view, and over the picture, this is redundant.
     const job = isInside || (missing?.job && !isDrawn) ? null : ctx.tiles.job();
@@ -181,7 +187,7 @@ function createKernelNote(ctx: ViewContext, root: HTMLElement): { element: HTMLE
 
 type Footer = Readout & { elements: HTMLElement[] };
 
-/** A readout in whose place stands what to try first, while nobody points at anything here or in a linked view. */
+/** A readout that shows the hint while nobody points at an element here or in a linked view. */
 function withHint(ctx: ViewContext, root: HTMLElement, readout: Footer, words: string): Footer {
   if (!words || ctx.el !== root) return readout;
   const hint = h("div.hint", { title: words }, words); // on a narrow page it is cut off

@@ -5,11 +5,11 @@ import { createPopover, isOpen, uniqueName } from "./popover.ts";
 export interface Item {
   value: string;
   label: string;
-  /** The heading that it stands under. */
+  /** The heading of its group. */
   group?: string;
   /** A line of explanation. */
   note?: string;
-  /** What its computation takes ("instant", "seconds", "minutes"), or another word about it. */
+  /** The duration of its computation ("instant", "seconds", "minutes"), or another word about it. */
   badge?: string;
   /** More about the badge, for screen readers and under the pointer. */
   cost?: string;
@@ -20,8 +20,8 @@ export interface Item {
 export interface Menu {
   field: HTMLElement;
   /**
-   * Set the items, those of a group one after the other; with fewer than two the menu is hidden. The button keeps room
-   * for the label of `next`.
+   * Set the items, grouped in order; with fewer than two the menu is hidden. The button keeps room for the label of
+   * `next`.
    */
   offer(items: readonly Item[], current: string, next?: string): void;
 }
@@ -30,8 +30,8 @@ export interface Menu {
 const TYPED_MS = 600;
 
 /**
- * The first item from `start` on, going round, whose label begins with what was typed; else one that contains it, if it
- * is more than a letter; `start` if there is none.
+ * The first item from `start` on, wrapping around, whose label begins with the typed text; else an item that contains
+ * it, if it is longer than a letter; `start` if there is none.
  */
 export function typedItem(items: readonly Item[], start: number, typed: string): number {
   const order = items.map((_, i) => (start + i) % items.length);

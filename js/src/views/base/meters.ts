@@ -3,13 +3,13 @@ import { assign, h, setStyles, setText } from "../../dom.ts";
 
 export interface Meter {
   name: string;
-  /** Where it stands, in quiet digits after the name. */
+  /** The position, in quiet digits after the name. */
   position?: string;
   value: number;
   kind: "amount" | "for" | "against" | "apart";
-  /** Whether it is the pinned one. */
+  /** Whether this is the pinned element. */
   strong?: boolean;
-  /** What a click on it chooses. */
+  /** The element that a click chooses. */
   index?: number;
 }
 

@@ -17,7 +17,7 @@ export function showMethod(ctx: ViewContext, method: string, [target, foil]: Tar
   );
 }
 
-/** Show a method of the menu. One that is yet to be computed explains the chosen target, if it can. */
+/** Show a method of the menu. A method that is yet to be computed explains the chosen target, if it can. */
 export function chooseMethod(ctx: ViewContext, method: string): void {
   const { sources, methods } = ctx.header();
   const { get } = ctx.selection;

@@ -23,7 +23,7 @@ export function openingQuery(ctx: ViewContext): number {
   return !opens || source.kind !== "map" || ctx.selection.get("pinned") ? -1 : openedAt(ctx, source);
 }
 
-/** The query at which a map opens: that which was found, if it was found among the same elements. */
+/** The query at which a map opens: that of the opening, if it counts the same elements. */
 export function openedAt(ctx: ViewContext, { unit, query }: Source): number {
   const opening = ctx.selection.get("opening");
   const first = ctx.header().sources.find((source) => source.unit === unit);
@@ -31,7 +31,7 @@ export function openedAt(ctx: ViewContext, { unit, query }: Source): number {
   return isSame && opening.query >= 0 ? opening.query : lastContent(ctx.axisOf(query));
 }
 
-/** What the shown head does and how it was chosen, if the view opened on it; or "". */
+/** The behaviour of the shown head and how it was chosen, if the view opened on it; or "". */
 export function openingWords(ctx: ViewContext): string {
   const opening = ctx.selection.get("opening");
   const { source, layer, head } = ctx.resolved();

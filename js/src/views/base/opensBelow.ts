@@ -1,6 +1,6 @@
 /**
- * The button next to the pinned value that opens a view below: "Why?" what the query asks for and what the key offers, and
- * from there "How?" the weight is computed. The twin is attnwidgets/views/base/opens_below.py.
+ * The button next to the pinned value that opens a view below: "Why?" for the parts of the query and the key, and from
+ * there "How?" for the computation of the weight. The twin is attnwidgets/views/base/opens_below.py.
  */
 import type { ViewContext } from "../../context.ts";
 import { assign, atEnd, h, on, setChildren, setStyles, setText } from "../../dom.ts";
@@ -12,7 +12,7 @@ import { drawInside, type Inside } from "./inside.ts";
 import { onLetter } from "./letters.ts";
 import { hasKernel } from "./openText.ts";
 
-/** What the button says, the letter that does the same, and what both do. */
+/** The label of the button, its key, and their description. */
 const QUESTIONS = {
   WhyView: ["Why?", "w", "why the head looks there"],
   NeuronView: ["How?", "h", "how this weight is computed"],
@@ -25,7 +25,7 @@ interface Below extends Inside {
 
 export interface BelowButton {
   element: HTMLElement;
-  /** What the key does, for the list of keys; "" while it does nothing. */
+  /** The description of the key, for the list of keys; "" while it has no effect. */
   words(): string;
   show(): void;
 }

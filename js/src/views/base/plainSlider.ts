@@ -6,7 +6,7 @@ export interface PlainSlider {
   show(numbers: readonly number[], at: number): void;
 }
 
-/** `choose` is called with the place of a number. */
+/** `choose` is called with the index of the chosen number. */
 export function createPlainSlider(signal: AbortSignal, name: string, choose: (position: number) => void): PlainSlider {
   let [count, now] = [0, 0];
   const move = (by: number): void => choose(Math.max(0, Math.min(count - 1, now + by)));

@@ -14,13 +14,13 @@ export const uniqueName = (): string => `aw-${crypto.getRandomValues(new Uint32A
 /** Whether a panel is open. */
 export const isOpen = (panel: HTMLElement): boolean => panel.matches(":popover-open");
 
-/** Where a panel of this size starts along one axis: after `start`–`end` if it fits there, else before, else inside. */
+/** Where a panel of this size starts along an axis: after `start`–`end` if it fits there, else before, else inside. */
 export function besideIn(room: number, start: number, end: number, size: number): number {
   if (end + GAP + size <= room) return end + GAP;
   return start - GAP >= size ? start - GAP - size : Math.max(0, room - size);
 }
 
-/** Place a panel next to `el` when it opens, and whenever one of them moves or grows. */
+/** Position a panel next to `el` when it opens, and whenever either moves or grows. */
 export function anchor(panel: HTMLElement, el: HTMLElement, signal: AbortSignal): void {
   const reposition = (): void => {
     if (!isOpen(panel)) return;

@@ -1,4 +1,4 @@
-/** Filters for rows that come from a view's Python twin, whose properties are known only when they arrive. */
+/** Filters for rows that come from a view's Python twin, whose properties arrive with the rows. */
 
 import type { ViewContext } from "../../context.ts";
 import { h } from "../../dom.ts";
@@ -24,9 +24,9 @@ export function rowsOf(answer: Answer<unknown>, cols: number): Float32Array[] {
 }
 
 export interface RowFilters {
-  /** The place of the form. */
+  /** The element of the form. */
   element: HTMLElement;
-  /** Show the form, worded for what is shown. */
+  /** Show the form, worded for the shown rows. */
   offer(shown: Pick<Source, "signed" | "stochastic">): void;
   /** Rows with hidden values as NaN; computed once for the same rows and filters. */
   of(rows: Float32Array[], filters: Filters, special: readonly number[], shares: readonly boolean[]): Float32Array[];

@@ -1,4 +1,4 @@
-/** Without a kernel (a saved notebook, a converted page), views fall back to what was saved, and say so. */
+/** Without a kernel (a saved notebook, a converted page), views fall back to the saved maps, with a note. */
 
 import type { ViewContext } from "../../context.ts";
 import type { Resolved } from "../../selection.ts";

@@ -1,4 +1,4 @@
-/** One scale for the pictures of one view, such as a text and its layers: a value has the same colour in all of them. */
+/** A scale for the pictures of a view, such as a text and its layers: a value has the same colour in all of them. */
 import type { ViewContext } from "../../context.ts";
 import { atEnd } from "../../dom.ts";
 import { roundUp } from "../../numbers.ts";
@@ -26,7 +26,7 @@ export function joinScale(ctx: ViewContext, signal: AbortSignal, redraw: () => v
   return {
     end(top) {
       const { method, stack, unit } = ctx.source();
-      // A method and its values by layer have one scale.
+      // A method and its values by layer share a scale.
       const about = [method.replace(":layers", ""), stack, unit].join();
       const isOther = member.top !== top || member.about !== about;
       const end = (): number =>

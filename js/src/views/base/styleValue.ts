@@ -1,4 +1,7 @@
-/** Values of an element's style, read once per theme: reading one makes the page compute its styles amid the drawing. */
+/**
+ * Cached values of an element's style, read once per theme: reading a style makes the page compute its styles amid the
+ * drawing.
+ */
 
 import type { Theme } from "../../colour.ts";
 import type { ViewContext } from "../../context.ts";

@@ -78,7 +78,7 @@ export function drawSwatch({ stroke, dash }: Look): SVGElement {
 /** Minimum distance in px between names below the axis. */
 const NAME_ROOM = 22;
 
-/** Both axes, with the layer names that fit; `places` gives their positions, by default 0, 1, 2, ... */
+/** Both axes, with the layer names that fit; `positions` of the names are by default 0, 1, 2, ... */
 export function drawAxes(chart: Chart, layers: readonly string[], positions?: readonly number[]): SVGElement {
   const { left, right, bottom, low, high } = chart;
   const group = svg("g", { class: "aw-axes" });
@@ -104,7 +104,7 @@ export function drawAxes(chart: Chart, layers: readonly string[], positions?: re
   return group;
 }
 
-/** Indices of names that do not overlap; earlier ones take precedence. */
+/** Indices of names that do not overlap; earlier names take precedence. */
 function withoutOverlaps(at: readonly number[], names: readonly string[]): number[] {
   let last = -Infinity;
   return [...at.keys()].filter((i) => {
@@ -119,8 +119,8 @@ function withoutOverlaps(at: readonly number[], names: readonly string[]): numbe
 const DOTTED = 32;
 
 /**
- * A line through all numbers, interrupted at NaN; with a dot for every value if there are few. `places` gives the
- * positions of the values, by default 0, 1, 2, ...
+ * A line through all numbers, interrupted at NaN; with a dot for every value if there are few. `positions` of the
+ * values are by default 0, 1, 2, ...
  */
 export function drawLine(
   chart: Chart,

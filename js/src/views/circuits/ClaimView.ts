@@ -38,7 +38,7 @@ interface ClaimState {
   readonly run: HTMLDivElement;
   readonly worst: HTMLDivElement;
   readonly opening: Opening;
-  /** Stands below the frame, so that neither picture becomes smaller. */
+  /** Below the frame, so that neither picture becomes smaller. */
   readonly below: HTMLDivElement;
   readonly copy: CopyButton;
   readonly frame: Frame;
@@ -49,7 +49,7 @@ interface ClaimState {
   shown: ShownClaim | null;
   /** Whether the view has not chosen a claim yet. */
   isOpening: boolean;
-  /** Ends the view of the model that stands inside. */
+  /** Ends the nested view of the model. */
   inside: AbortController;
   /** The drawing that others wait for, as it loads the plots. */
   drawn: Promise<void> | null;
@@ -75,7 +75,7 @@ export const renderClaimView = view((ctx, root, signal) => {
   const right = h("div.claim-panel", h("div.claim-head.fine", h("b", "details of the run")), run);
   const worst = h("div.claim-worst");
   const opening = createOpening(ctx, signal, () => frame);
-  /** Stands below the frame, so that neither picture becomes smaller. */
+  /** Below the frame, so that neither picture becomes smaller. */
   const below = h("div");
   const copy = createCopyButton(ctx, signal, () => ({ of: "claim", claim: options(ctx).claim }));
   const frame = createFrame(ctx, root, {

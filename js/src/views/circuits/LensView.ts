@@ -1,8 +1,8 @@
 /**
- * What the model would predict after each layer: top tokens, the rank of an answer over the layers, one cell in detail.
+ * The model's predictions after each layer: top tokens, the rank of an answer over the layers, and a cell in detail.
  *
- * `update` reads the lens and its controls, `lay` fits the table and the curve into the room, `point` marks the cell under the
- * pointer in both and in the readout.
+ * `update` reads the lens and its controls, `lay` fits the table and the curve into the room, `point` marks the cell
+ * under the pointer in both and in the readout.
  */
 
 import { heatMap, rampCss } from "../../colour.ts";
@@ -49,10 +49,10 @@ import { chance, decimal, inQuotes, word } from "./words.ts";
 
 type Kind = "plain" | "fitted";
 
-/** px of a row at least and at most, of what stands above the rows, and of the caption. */
+/** px of a row at least and at most, of the header above the rows, and of the caption. */
 const [LEAST, MOST_ROW] = [18, 24];
 const [HEADS, CAPTION] = [26, 24];
-/** px from which the panel has a column of its own, and from which there are two columns. */
+/** px from which the panel has its own column, and from which there are two columns. */
 const [THREE, TWO] = [960, 560];
 
 /** The elements of the view, and the state that they show. */
@@ -81,7 +81,7 @@ interface LensState {
   readonly copy: CopyButton;
   readonly frame: Frame;
   readonly body: HTMLElement;
-  /** What is read off at every layer and token; null until it is here. */
+  /** The numbers at every layer and token; null until they have arrived. */
   lens: Lens | null;
   /** The other kind of lens, for its curve; null if there is none. */
   other: Lens | null;
@@ -89,7 +89,7 @@ interface LensState {
   over: readonly [number, number] | null;
   /** px of the body. */
   box: { width: number; height: number };
-  /** The selection as this view knows it, to tell others' choices from its own. */
+  /** The selection after this view's last update, to tell others' choices from those made here. */
   selectionSeen: string;
   /** The tokens that the text was written for. */
   writtenFor: readonly string[];
@@ -346,7 +346,7 @@ function lay(state: LensState): void {
   assign(side.element, { hidden: columns === 3 });
   const isTop = columns < 3 && side.value() === "top";
   setFlag(body, "data-top", isTop);
-  // In two columns the panel takes the place of the curve, under its heading.
+  // In two columns the panel replaces the curve, under its heading.
   const panelPlace = columns < 3 ? state.middle : body;
   if (panel.element.parentElement !== panelPlace) panelPlace.append(panel.element);
   curve.element.style.display = isTop ? "none" : "";

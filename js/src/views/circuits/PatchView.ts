@@ -1,8 +1,9 @@
 /**
- * What every activation of a model carries of the difference between two texts, and what patching one of them changes.
+ * How much of the difference between two texts each activation of a model carries, and the effect of patching an
+ * activation.
  *
- * `update` reads shares (`read`) and follows what other views choose (`follow`), `lay` places the maps that fit and draws them,
- * `point` marks them, and `readRun` runs the model once the choice has rested.
+ * `update` reads shares (`read`) and follows the choices of other views (`follow`), `lay` arranges the maps that fit
+ * and draws them, `point` marks them, and `readRun` runs the model once the choice has rested.
  */
 import type { ViewContext } from "../../context.ts";
 import {
@@ -116,7 +117,7 @@ interface PatchState {
   readonly frame: Frame;
   readonly body: HTMLElement;
   readonly siteMaps: Map<Site, SiteMap>;
-  /** The shares of the chosen direction; the former ones until they are here. */
+  /** The shares of the chosen direction; the previous shares until they arrive. */
   patching: Patching | null;
   /** The shares of the other directions, for the panel. */
   others: Patching[];
@@ -130,7 +131,7 @@ interface PatchState {
   timer: ReturnType<typeof setTimeout> | undefined;
   /** The activations for which the model was run. */
   rested: readonly Activation[] | null;
-  /** The selection as this view knows it, to tell what others choose from its own choice. */
+  /** The selection after this view's last update, to tell others' choices from those made here. */
   selectionSeen: string;
   /** The run with the chosen activations patched, and why it is not there. */
   run: [PatchedRun | null, string];
@@ -256,7 +257,7 @@ function snapshot(ctx: ViewContext): string {
   return JSON.stringify([ctx.selection.get("layer"), ctx.selection.get("head"), ctx.selection.get("pinned")]);
 }
 
-/** Choose activations, here and, of the last one, in the other views of the text. */
+/** Choose activations here; the last is also chosen in the other views of the text. */
 function choose(state: PatchState, activations: readonly Activation[], adds: boolean): void {
   const { ctx } = state;
   const now = cells(ctx);

@@ -1,6 +1,6 @@
 /**
- * A text as a column of sentences, with arcs at its side from each to those that it depends on. One sentence is chosen:
- * its arcs stand out, the text is coloured by them, and both sides are listed with their values.
+ * A text as a column of sentences, with arcs at its side from each to those that it depends on. A chosen sentence is
+ * highlighted: its arcs stand out, the text is coloured by them, and both sides are listed with their values.
  */
 
 import { colourAt, cssOf, heatMap, inkOn, scalePosition } from "../../colour.ts";
@@ -57,13 +57,13 @@ interface SentenceState {
   readonly exact: ExactRows;
   readonly copy: CopyButton;
   readonly frame: Frame;
-  /** The chosen sentence, and the one that stays chosen while a pair is pinned in the lists. */
+  /** The chosen sentence; it stays chosen while a pair is pinned in the lists. */
   focus: number;
   /** The smallest weight of a link that is drawn. */
   keep: number;
   /** The weights between sentences; null until they are here. */
   tile: Tile | null;
-  /** What is linked with what, of `linksFor`. */
+  /** The dependences between sentences, from `linksFor`. */
   links: Links;
   linksFor: string;
   /** The elements of the sentences. */
@@ -285,7 +285,7 @@ function opening(state: SentenceState): number {
   return drawn.some(({ query, key }) => query === last || key === last) ? last : (drawn[0]?.query ?? last);
 }
 
-/** The chosen sentence: the pinned one, else that of the opening. */
+/** Set the chosen sentence: the pinned sentence, else that of the opening. */
 function settle(state: SentenceState): void {
   const pinned = state.ctx.cell("pinned");
   if (!pinned) state.keep = -1;

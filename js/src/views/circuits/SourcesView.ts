@@ -43,14 +43,14 @@ interface SourcesState {
   readonly answer: AnswerText;
   readonly strip: AnswerText;
   readonly cards: Cards;
-  /** The text before the answer, and what colours of words mean. */
+  /** The text before the answer, and the legend of word colours. */
   readonly prompt: HTMLElement;
   readonly tint: HTMLElement;
   readonly notes: HTMLElement;
   readonly written: WrittenAnswer;
   readonly copy: CopyButton;
   readonly frame: Frame;
-  /** What is shown; null until it is here. */
+  /** The drawn numbers; null until they arrive. */
   picture: Picture | null;
   /** The part under the pointer; of a copy of the picture, also its word. */
   over: { part: number; word?: number | null | undefined } | null;
@@ -111,7 +111,7 @@ export const renderSourcesView = view((ctx, root, signal) => {
   };
 });
 
-/** Tab order is reading order; on a narrow page the answer stays in sight above what scrolls. */
+/** Tab order is reading order; on a narrow page the answer stays visible above the scrolling parts. */
 function panesOfText(isWide: boolean, head: Element, cards: Element, details: Element): HTMLElement[] {
   return isWide
     ? [h("div.source-pane", cards), h("div.source-pane.source-side", head, details)]
@@ -126,7 +126,7 @@ function panesOfPicture(isWide: boolean, head: Element, pictures: Element, detai
   return [head as HTMLElement, h("div.source-row", ...panes)];
 }
 
-/** What cards and pictures do to the view. */
+/** The actions of cards and pictures on the view. */
 function actionsOf(ctx: ViewContext, state: () => SourcesState): CopyActions {
   return {
     choose: (part) => save(ctx, { part }),
@@ -166,7 +166,7 @@ function placeOf({ picture }: SourcesState): { of: string } | null {
   return at === null ? null : ({ of: "source", sentence, part: at, word } as { of: string });
 }
 
-/** What the numbers say, in sentences. */
+/** Describe the numbers in sentences. */
 function note(state: SourcesState, picture: Picture): void {
   const { shown, values, part, word, meant, sentence } = picture;
   const quantity = whatOf(state.ctx.options as SourcesOptions);
@@ -202,11 +202,11 @@ function note(state: SourcesState, picture: Picture): void {
   setChildren(state.notes, ...lines);
 }
 
-/** What is chosen of the answer, in words. */
+/** The chosen part of the answer, in words. */
 const whatOf = ({ word, isPicture }: SourcesOptions): string =>
   word !== null ? "this word" : isPicture ? "the answer" : "this sentence";
 
-/** How much the whole picture gives, and the text alone; and what was done to parts. */
+/** How much the whole picture gives, and the text alone; and how parts were removed. */
 function ofPicture({ whole, text, how }: PictureParts, word: number | null): HTMLElement[] {
   const sum = (values: number[]): string =>
     decimal(word === null ? values.reduce((all, each) => all + each, 0) : (values[word] ?? 0), 2, true);

@@ -1,6 +1,6 @@
 /**
- * Why a head reads a token: the score of the pinned cell as what the query asks for and what the key offers, with the
- * sentence above, the same by groups of components next to it, and what attention would be without its largest parts.
+ * Why a head reads a token: the score of the pinned cell, split into parts of the query and of the key, with the
+ * sentence above, the same by groups of components next to it, and the attention without its largest parts.
  */
 import type { ViewContext } from "../../context.ts";
 import { assign, h, keyboard, on, onResize, setChildren, setFlag, setStyles, setText } from "../../dom.ts";
@@ -29,7 +29,7 @@ interface WhyOptions extends ViewOptions {
   kinds: Kind[];
   foil: Foil;
   otherTexts: OthersState;
-  /** What the view was given. */
+  /** The cell with which the view opens. */
   opens: { layer: number; head: number; query: number; key: number };
 }
 

@@ -1,6 +1,7 @@
 /**
- * One text under several explanations: rows over one axis, each on its own scale or all on one, the difference of two as
- * bars, and how similarly every two of them rank the text. The text itself is coloured by one of them.
+ * A text under several explanations: rows over a common axis, each on its own scale or all on a common scale, the
+ * difference of two as bars, and how similarly any two of them rank the text. The text itself is coloured by one of
+ * them.
  */
 
 import { SCALE } from "../../colour.ts";
@@ -180,7 +181,7 @@ function cellOf(state: CompareState, key: number): Cell {
   return { unit: state.ctx.source().unit, query: rowWanted(state) ?? -1, key };
 }
 
-/** A token of the text: the query whose row is read, where there is one. */
+/** A token of the text: the query whose row is read, where maps have queries. */
 function tokenOf(state: CompareState, index: number): Cell {
   return state.explanations.meta?.follows
     ? { unit: state.ctx.source().unit, query: index, key: -1 }

@@ -1,9 +1,9 @@
 /**
- * Tokens by layers, with the input at the bottom: edges lead from a token down to the tokens it is made of. One token is
- * followed down to the input: the hovered one, the pinned one, or at first the last that is not special.
+ * Tokens by layers, with the input at the bottom: edges lead from a token down to the tokens it is made of. A token is
+ * followed down to the input: the hovered token, the pinned token, or at first the last that is not special.
  *
- * `collect` reads the layers that are here, `layout` places them, `paintBase` draws all edges behind, and `paintFront` those of
- * the token that is followed; `soon` draws at most once a frame.
+ * `collect` reads the layers that have arrived, `layout` arranges them, `paintBase` draws all edges behind, and
+ * `paintFront` those of the followed token; `soon` draws at most once a frame.
  */
 
 import type { ViewContext } from "../../context.ts";
@@ -30,7 +30,7 @@ import { countWords, KEYS, originWords, outsideWords, percent } from "./flow/wor
 
 /** The largest number of edges drawn. */
 const BUDGET = 1000;
-/** Bytes of followed tokens that are kept. */
+/** Bytes of cached flows. */
 const CACHE_BYTES = 2 ** 22;
 
 /** The elements of the view, and the state that they show. */
@@ -53,7 +53,7 @@ interface FlowState {
   height: number;
   readonly isLaidOut: (...values: unknown[]) => boolean;
   readonly isOther: (...values: unknown[]) => boolean;
-  /** Counts layouts: flows of an earlier one are drawn anew. */
+  /** Counts layouts: flows of an earlier layout are drawn anew. */
   layouts: number;
   /** The steps between levels, from the lowest. */
   steps: Step[];
@@ -61,18 +61,18 @@ interface FlowState {
   flows: ByteLru<Flow>;
   /** The tiles that `flows` and `masses` were computed from. */
   read: (Tile | undefined)[];
-  /** How much of the tokens' sources each place carries. */
+  /** The share of the tokens' sources that each cell carries. */
   masses: ArrayLike<number>;
-  /** What the canvas behind the chosen flow shows. */
+  /** The state of the canvas behind the chosen flow. */
   everyFor: string;
-  /** The place under the pointer. */
+  /** The cell under the pointer. */
   spot: Spot | null;
-  /** The level that a click chose; the highest one at first. */
+  /** The level of the last click; the highest level at first. */
   chosenLevel: number;
   /** The requested frame, and whether it draws. */
   nextDraw: number;
   isDue: boolean;
-  /** What the readout said last of the levels that a layer reaches. */
+  /** The last readout about the levels that a layer reaches. */
   reached: string;
 }
 
@@ -214,7 +214,7 @@ function atLeast(state: FlowState): number {
   return leastAt(Number(state.slider.value));
 }
 
-/** The loaded matrices; the missing ones are requested. */
+/** Read the loaded matrices; missing matrices are requested. */
 function collect(state: FlowState): number {
   const { tiles } = state.ctx;
   const { source, head } = state.ctx.resolved();
@@ -279,7 +279,7 @@ function pinnedSpot(state: FlowState): Spot | null {
   return pinnedQuery(state.ctx) === null ? null : restingSpot(state);
 }
 
-/** The followed token: under the pointer here or in a linked view, or the one that rests. */
+/** The followed token: the token under the pointer here or in a linked view, else the resting token. */
 function followed(state: FlowState): Spot {
   const { spot } = state;
   if (spot) return spot;
@@ -305,7 +305,7 @@ function origin(state: FlowState, at: Spot): number {
   return key >= 0 && key < tokens(state.ctx) ? key : (largestOf(flowAt(state, at).masses[0] ?? [], 1)[0] ?? 0);
 }
 
-/** What reaches the followed token: drawn only when it differs. */
+/** The flow into the followed token: drawn only when it differs. */
 function drawFlow(state: FlowState, flow: Flow): void {
   const { ctx } = state;
   const { grid } = state.figure;

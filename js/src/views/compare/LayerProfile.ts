@@ -120,7 +120,7 @@ function args(state: LayerProfileState): Record<string, unknown> {
   };
 }
 
-/** The first line's value at the selected layer, if it was chosen what its sources are. */
+/** The first line's value at the selected layer, if the reader chose its sources. */
 function numberPlace(state: LayerProfileState): NumberPlace | null {
   const { ctx } = state;
   const { meta, stale } = state.explanations;

@@ -1,9 +1,10 @@
 /**
- * Two texts under one method: both as coloured columns on one axis with the difference as bars, or as maps side by
- * side; their predictions, and a sentence about the largest changes. Where the texts differ, a dashed frame goes through all rows.
+ * Two texts under the same method: both as coloured columns on a common axis with the difference as bars, or as maps
+ * side by side; their predictions, and a sentence about the largest changes. Where the texts differ, a dashed frame
+ * goes through all rows.
  *
- * `draw` requests the comparison and draws controls, outcomes, rows or maps, and the sentence; `point` marks the column and
- * the row that are pinned or pointed at, in all of them.
+ * `draw` requests the comparison and draws controls, outcomes, rows or maps, and the sentence; `point` marks the pinned
+ * and hovered column and row in all of them.
  */
 
 import { SCALE } from "../../colour.ts";
@@ -46,7 +47,7 @@ import { attributionSentence, readout, rowSentence, signedText } from "./twoText
 
 /** Smallest width in px with the predictions next to the rows, and largest with the totals below them. */
 const [WIDE, NARROW] = [1000, 600];
-/** Tokens of a text that stand in its line: of a longer one, those around the current column. */
+/** Tokens in the line of a text: of a longer text, those around the current column. */
 const MOST_TOKENS = 160;
 
 /** Letters of the heading of the totals. */
@@ -68,7 +69,7 @@ interface Spot {
 interface Received {
   row: Answer<RowsMeta> | undefined;
   maps: Answer<MapsMeta> | undefined;
-  /** Why one is missing, or "". */
+  /** Why a text is missing, or "". */
   why: string;
   /** The first columns of queries and keys of the maps. */
   first: [number, number];
@@ -517,7 +518,7 @@ function drawRows(state: TwoTextsState, now: Texts, values: Rows): void {
   assign(state.legend, { ariaLabel: `${low.textContent} to ${high.textContent}` });
 }
 
-/** The target and the foil, in a word each; "" without one. */
+/** The target and the foil, in a word each; "" without a foil. */
 function targetNames(state: TwoTextsState): [string, string] {
   return chosen(state).map((id) => {
     const label = state.outcomes?.rows.find(([row]) => row === id)?.[1] ?? "";
@@ -598,7 +599,7 @@ function point(state: TwoTextsState): void {
   }
   if (!rows) return;
   const { names } = settings(ctx);
-  // Only the row of the query is here: of other rows of the maps there is the place alone.
+  // Only the row of the query has arrived: for other rows of the maps, only their position is available.
   const isOtherRow = over.query >= 0 && over.query !== query;
   const words = key < 0 || isOtherRow ? "" : readout(texts.keys, rows, key, names);
   state.frame.readout.show(words || (isOtherRow ? "click to read this row" : ""), true);

@@ -1,4 +1,4 @@
-/** How similarly every two explanations rank the text, by one measure, and what that does and does not show. */
+/** How similarly any two explanations rank the text, by a measure, and the limits of that measure. */
 
 import type { ViewContext } from "../../context.ts";
 import { assign, createWatch, h, on, setFlag, setText } from "../../dom.ts";
@@ -26,7 +26,7 @@ export interface Agreement {
   element: HTMLElement;
   /** Show the agreement of the explanations that `args` request, once it arrives. */
   show(args: Record<string, unknown>, pair: Pair): void;
-  /** Where the agreement of the pair stands; null if none is shown. */
+  /** The address of the pair's agreement; null if none is shown. */
   numberPlace(): NumberPlace | null;
   /** The agreement of the pair: "Spearman 0.43 of attention and rollout"; "" if none is shown. */
   words(): string;

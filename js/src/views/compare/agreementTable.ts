@@ -7,7 +7,7 @@ import { assign, h, keyboard, on, setChildren, setFlag, setStyles, setText } fro
 /** How far along the ramp a full agreement is. */
 const DARKEST = 0.7;
 
-/** One measure in the answer of `CompareView._agreement`. */
+/** A measure in the answer of `CompareView._agreement`. */
 export interface Ranking {
   title: string;
   values: number[][];

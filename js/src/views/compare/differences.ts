@@ -1,4 +1,4 @@
-/** Comparisons of two strips, and of one element in several: shares, differences, ranks. */
+/** Comparisons of two strips, and of an element in several: shares, differences, ranks. */
 
 /** A strip divided by the sum of its magnitudes; zeros stay zeros. Hidden values (NaN) do not count. */
 export function shares(values: Float32Array): Float32Array {
@@ -9,7 +9,7 @@ export function shares(values: Float32Array): Float32Array {
 
 const DIFFERENCES = new WeakMap<Float32Array, WeakMap<Float32Array, Float32Array>>();
 
-/** The difference of two strips, each as shares of its own sum; computed once, for bars and words. */
+/** The difference of two strips, each as shares of its sum; computed once, for bars and words. */
 export function difference(first: Float32Array, second: Float32Array): Float32Array {
   const cached = DIFFERENCES.get(first) ?? new WeakMap<Float32Array, Float32Array>();
   DIFFERENCES.set(first, cached);

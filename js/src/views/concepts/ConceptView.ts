@@ -1,7 +1,9 @@
 /**
- * Concepts: scores over layers compared with random texts, and examples by how much their state shows a concept.
+ * Concepts: scores over layers compared with random texts, and examples ordered by how strongly their state shows a
+ * concept.
  *
- * `update` reads the scores; the chart, the table and the examples have a function each, and `point` is what the pointer changes.
+ * `update` reads the scores; the chart, the table and the examples have a function each, and `point` updates everything
+ * that depends on the pointer.
  */
 import type { ViewContext } from "../../context.ts";
 import { assign, h, keyboard, on, onResize, safeText, setChildren, setText, shortLabel } from "../../dom.ts";
@@ -65,12 +67,12 @@ interface ConceptState {
   readonly copy: CopyButton;
   readonly frame: Frame;
   readonly opening: Opening;
-  /** Texts by what the concept says of them. */
+  /** Texts ordered by their score for the concept. */
   sorted: SortedTexts | null;
 }
 
 export const renderConceptView = view((ctx, root, signal) => {
-  const answers = createAnswers(ctx, signal, () => update(state)); // place of the layer under the pointer
+  const answers = createAnswers(ctx, signal, () => update(state)); // index of the layer under the pointer
   const slider = createPlainSlider(signal, "layer", (position) => chooseLayer(state, position));
   const target = h("span.concept-target.clip");
   const notes = createAccount(signal);

@@ -1,8 +1,8 @@
 /**
- * Influence: the training texts that help a test and those that harm it, among all others; one may be left out.
+ * Influence: the training texts that help a test text and those that harm it, among all others; a text may be left out.
  *
- * `update` reads the tests and their influential texts and writes both lists (`buildTexts`); `draw` draws what depends on the
- * chosen text: marked rows, the detail (`drawDetail`) and the points (`drawPoints`).
+ * `update` reads the tests and their influential texts and writes both lists (`buildTexts`); `draw` draws everything
+ * that depends on the chosen text: marked rows, the detail (`drawDetail`) and the points (`drawPoints`).
  */
 import type { ViewContext } from "../../context.ts";
 import {
@@ -200,7 +200,7 @@ function createSide(name: "helpful" | "harmful"): InfluenceState["sides"][number
   return { name, list, note, element: h("div.taught-side.column", h("div.concept-head", h("b", name), note), list) };
 }
 
-/** The plot of all training texts, and what its dots mean. */
+/** The plot of all training texts, and the legend of its dots. */
 function createScatter(): Pick<InfluenceState, "picture" | "plot" | "key"> {
   const picture = svg("svg", { "aria-hidden": "true" });
   const plot = h(

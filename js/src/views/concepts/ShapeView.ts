@@ -1,4 +1,7 @@
-/** A model on a template as a sum over slots: what that loses, shapes, shares, a pair as a map, and what is worst. */
+/**
+ * A model on a template as a sum over slots: the loss of this approximation, shapes, shares, a pair as a map, and the
+ * worst texts.
+ */
 import type { ViewContext } from "../../context.ts";
 import { assign, h, keyboard, on, safeText, setChildren, setText, shortLabel } from "../../dom.ts";
 import { type Answers, createAnswers } from "../../wire/answers.ts";
@@ -19,9 +22,9 @@ interface ShapeState {
   readonly ctx: ViewContext;
   readonly root: HTMLElement;
   readonly answers: Answers;
-  /** What the states of the classes have in common at the layer; null until it is here. */
+  /** The shapes of all classes at the layer; null until they arrive. */
   layerShapes: Shapes | null;
-  /** "slot,level", "a,b" of the pair's map, the name of a share, or the place of a text. */
+  /** "slot,level", "a,b" of the pair's map, the name of a share, or the index of a text. */
   chosen: { kind: "level" | "cell" | "share" | "text"; at: string } | null;
   readonly target: HTMLSpanElement;
   readonly lost: HTMLElement;
@@ -292,7 +295,7 @@ function say(state: ShapeState): void {
   state.frame.readout.show(words, true);
 }
 
-/** The marks of a list are one stop of the tab key, as far as arrows go from one to the next. */
+/** The marks of a list are a single stop of the tab key, as far as arrows move between them. */
 function rove(list: Element): void {
   const marks = [...list.querySelectorAll<HTMLElement>("button")];
   const stop = marks.find(({ ariaPressed }) => ariaPressed === "true") ?? marks[0];
@@ -301,7 +304,7 @@ function rove(list: Element): void {
 
 function draw(state: ShapeState): void {
   const { root } = state;
-  // What is clicked is drawn anew, and keeps the focus.
+  // A clicked element is drawn anew, and keeps the focus.
   const focused = document.activeElement as HTMLElement | null;
   const key = ["level", "cell", "share"].find((name) => focused?.dataset[name] !== undefined && root.contains(focused));
   const value = key ? focused?.dataset[key] : undefined;
@@ -341,7 +344,7 @@ function update(state: ShapeState): void {
   draw(state);
 }
 
-/** Go to the next level, cell or share, as far as there is one. */
+/** Go to the next level, cell or share, if there is a next. */
 function step(by: number): () => void {
   return (): void => {
     const focused = document.activeElement as HTMLElement | null;

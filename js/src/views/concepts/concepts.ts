@@ -9,7 +9,7 @@ export interface Concepts {
   concepts: string[];
   layers: number[];
   target: string;
-  /** How directions were found, and where states were read. */
+  /** How directions were computed, and where states were read. */
   about: string;
   examples: number;
   level: number;
@@ -37,13 +37,13 @@ export interface SortedTexts {
 }
 
 export interface ConceptOptions extends TextsOptions {
-  /** Place of the chosen concept. */
+  /** Index of the chosen concept. */
   concept: number;
-  /** A layer that linked views lack; null: the selected one. */
+  /** A layer that linked views lack; null: the selected layer. */
   layer: number | null;
 }
 
-/** The place of the layer that is nearest to a wanted one. */
+/** The index of the layer that is nearest to a target layer. */
 export function nearestIndex(layers: readonly number[], target: number): number {
   let best = 0;
   layers.forEach((layer, i) => {
@@ -52,13 +52,13 @@ export function nearestIndex(layers: readonly number[], target: number): number 
   return best;
 }
 
-/** A p-value: one that is smaller than its last digit has a bound. */
+/** A p-value; a value smaller than its last digit has a bound. */
 export function pWords(p: number | null | undefined): string {
   if (p === null || p === undefined) return "–";
   return p < 0.001 ? "< 0.001" : p.toFixed(3);
 }
 
-/** What is known of a concept at a layer, and why it is called significant or not. */
+/** The score and accuracy of a concept at a layer, and why it is called significant or not. */
 export function scoreWords(
   { concepts, layers, scores, accuracy, p, significant, low, high, level, accurate }: Concepts,
   concept: number,

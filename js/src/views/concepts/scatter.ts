@@ -1,4 +1,4 @@
-/** Influence of every training text against its distance from the test, or its own loss. */
+/** Influence of every training text against its distance from the test, or against its loss. */
 import { roundUp, tickText } from "../../numbers.ts";
 import { rule, setAttributes, svg } from "../charts/svg.ts";
 import { type Influential, topOf } from "./influence.ts";

@@ -1,6 +1,6 @@
 /**
- * The top k tokens of an explanation are removed, or kept alone: the prediction for every k, and what the model still
- * sees. One request covers all steps; the slider acts in the browser.
+ * The top k tokens of an explanation are removed, or kept alone: the prediction for every k, and the text that the
+ * model still sees. A single request covers all steps; the slider acts in the browser.
  */
 
 import type { ViewContext } from "../../context.ts";
@@ -57,9 +57,9 @@ interface RemovalState {
   readonly order: Order;
   readonly by: HTMLSpanElement;
   readonly frame: Frame;
-  /** The curve; the former one until the next is here. */
+  /** The curve; the previous curve until the next arrives. */
   removal: Removal | null;
-  /** Whether the slider stands where the view opens. */
+  /** Whether the slider has been set to its first step. */
   isOpened: boolean;
   /** px of the chart. */
   size: { width: number; height: number };
@@ -68,7 +68,7 @@ interface RemovalState {
 }
 
 export const renderRemovalView = view((ctx, root, signal) => {
-  /** Not inside another view, which has its own controls. */
+  /** A nested view uses the controls of its outer view. */
   const alone = root === ctx.el;
   const layers = together(createLayerControl(ctx, signal), createHeadControl(ctx, signal));
   const method = createMethodControl(ctx, signal);
@@ -197,7 +197,7 @@ function read(state: RemovalState): void {
   const missing: Missing = failure
     ? failed("prediction without tokens", failure, () => answers.again(topic))
     : { kind: "awaited", words: "waiting for the model", job, cancel: () => answers.cancel(topic) };
-  // What chance removes may come later than the curve.
+  // The curves of random removal may arrive later than the curve.
   const isPart = answer !== null;
   state.frame.lacks(isPart && !failure && (answer.baselines || !job) ? null : { ...missing, part: isPart });
   state.removal = answer ?? state.removal;

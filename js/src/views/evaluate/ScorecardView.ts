@@ -1,6 +1,6 @@
 /**
- * Scores of methods compared with chance and an oracle: curves, one of them with its interval, one metric at a time,
- * and a table of means. Everything is in the view's options; nothing is requested.
+ * Scores of methods compared with chance and an oracle: curves, one of them with its interval, for a metric at a time,
+ * and a table of means. All data are in the view's options; nothing is requested.
  */
 
 import type { ViewContext } from "../../context.ts";
@@ -39,7 +39,7 @@ interface ScorecardState {
   chart: Chart | null;
   /** px of the picture; 0 while it is not visible. */
   width: number;
-  /** The place under the pointer and the pinned one; -1: the mean over all. */
+  /** The hovered and the pinned position; -1: the mean over all. */
   hovered: number;
   pinned: number;
   /** The name of the row whose value is read. */

@@ -1,4 +1,4 @@
-/** Everything in one screen: predictions and text on top, all heads, one map, and what it says in words. */
+/** The whole analysis in a screen: predictions and text on top, all heads, a map, and a description of it in words. */
 
 import type { Readout, ViewContext } from "../../context.ts";
 import {
@@ -160,7 +160,7 @@ export const renderExplorer = view((ctx, root, signal) => {
     assign(chips.element.parentElement as HTMLElement, { hidden: !predicts });
     const many = hasManyTargets(ctx);
     const axis = ctx.axisOf(source.key);
-    // A picture takes the place of map and heads, and if it is all there is, that of the text.
+    // A picture replaces map and heads, and if it is the whole input, also the text.
     const pictured = Boolean(axis.grid && ctx.views.ImageView);
     picture.hidden = !pictured;
     const sounds = !!ctx.views.AudioView && isHeard(ctx, source);
@@ -181,7 +181,7 @@ export const renderExplorer = view((ctx, root, signal) => {
       pictured,
     );
   };
-  /** Draw what is in sight for the first time. */
+  /** Draw the visible parts for the first time. */
   const drawMaps = (): void => {
     if (!map.hidden && !map.firstChild) renderHeatmap(inner, map);
     if (!layers.hidden && !layers.firstChild) ctx.views.LayerMap?.(inner, layers);
@@ -191,7 +191,7 @@ export const renderExplorer = view((ctx, root, signal) => {
     for (const [media, draw] of [[picture, ImageView] as const, [sound, AudioView] as const])
       if (!media.hidden && !media.firstChild) draw?.(ctx.child({ title: "" }, frame.readout), media);
   };
-  // The grid speaks while one is in it.
+  // The grid has the readout while one of its heads is hovered.
   const ofGrid: Readout = {
     show: (text, aloud) => heads.matches(":hover, :focus-within") && frame.readout.show(text, aloud),
   };
@@ -208,7 +208,7 @@ export const renderExplorer = view((ctx, root, signal) => {
   };
 });
 
-/** What the colours of the text show: which word speaks for the target, or which row of the map it is. */
+/** The meaning of the colours of the text: which word speaks for the target, or which row of the map it is. */
 function sentenceOf(ctx: ViewContext): string {
   const { source, layer, head } = ctx.resolved();
   const row = ctx.cell("pinned")?.query ?? -1;
@@ -223,7 +223,7 @@ function createExpand(root: HTMLElement, signal: AbortSignal): HTMLElement {
   const isLarge = (): boolean => root.matches(":popover-open");
   const button = iconButton(signal, "", "fill the window", () => set(!isLarge()));
   const set = (large: boolean): void => {
-    // A popover lies above everything, whatever the page does with the cell; without one it would be hidden.
+    // A popover is above everything, whatever the page does with the cell; without a popover it would be hidden.
     if (large) {
       root.popover = "manual";
       root.showPopover();

@@ -1,6 +1,7 @@
 /**
- * The answer in words next to the map: what the pinned query reads, who reads the pinned key, or which words
- * speak for and against a prediction; with the largest values, the rest summed, and special tokens apart.
+ * The answer in words next to the map: the keys that the pinned query reads, the queries that read the pinned key, or
+ * the words that speak for and against a prediction; with the largest values, the rest summed, and special tokens
+ * apart.
  */
 import type { ViewContext } from "../../context.ts";
 import { assign, h, listed, on, quoted, setStyles, setText, shortLabel } from "../../dom.ts";
@@ -19,12 +20,12 @@ import { ablated, knock, shownHeadOf } from "../interventions/list.ts";
 import { createAcrossLayers } from "./acrossLayers.ts";
 import { createComputed } from "./computed.ts";
 
-/** Elements that are named one by one: of a map, and on each side of attributions. */
+/** Number of elements that are named individually: for a map, and on each side of attributions. */
 const [MOST, MOST_A_SIDE] = [6, 4];
 /** Share of the largest value below which an element is summed with the others. */
 const FAINT = 0.005;
 
-/** What an ImageView hands over by, and what it calls when it has drawn. */
+/** Keys of `lasting`: the function with which an ImageView hands over its values, and the function it calls after drawing. */
 const [PICTURED, DRAWN] = ["pictured", "drawn"];
 
 export interface Answer {
@@ -33,7 +34,7 @@ export interface Answer {
 }
 
 export function createAnswer(ctx: ViewContext, signal: AbortSignal, answers: Answers): Answer {
-  // Every value takes part here: what the filters hide in a picture is summed instead.
+  // Every value counts here: values that the filters hide in a picture are summed instead.
   const plain = ctx.child({ filters: { special: "show", mass: 1, least: 0 } });
   const exactRows = createExactRows(plain, () => show());
   const [title, where, against, sums] = [h("b"), h("span.dim"), h("b"), createAccount(signal)];
@@ -70,7 +71,7 @@ export function createAnswer(ctx: ViewContext, signal: AbortSignal, answers: Ans
     },
   });
 
-  /** The query or key that the answer is about: the pinned one, or else the default of the view. */
+  /** The query or key of the answer: the pinned element, or else the default of the view. */
   const current = (): { query: number; key: number } => {
     const source = ctx.source();
     const pinned = ctx.cell("pinned");
@@ -79,11 +80,11 @@ export function createAnswer(ctx: ViewContext, signal: AbortSignal, answers: Ans
     return { query: openedAt(ctx, source), key: -1 };
   };
 
-  /** What a picture has read of an element that it shows: it needs no matrix. */
+  /** The values of an element that a picture has already read: they need no matrix. */
   const pictured = (side: "query" | "key", index: number): Float32Array | undefined =>
     (ctx.lasting.get(PICTURED) as ((...of: [string, number]) => Float32Array | undefined) | undefined)?.(side, index);
 
-  /** The exact row if it is here, else that of the drawn tile; NaN: what the query cannot read. */
+  /** The exact row if it has arrived, else that of the drawn tile; NaN: keys that the query cannot read. */
   const readRow = (source: Source, query: number): number[] | null => {
     const { layer, head } = ctx.resolved();
     const exact = exactRows(query, true) ?? pictured("query", query);
@@ -171,7 +172,9 @@ export function createAnswer(ctx: ViewContext, signal: AbortSignal, answers: Ans
     return sink === undefined ? meters : [...meters, { name: SINK_NAME, value: sink, kind: "apart" }];
   };
 
-  /** Several pins: each pinned pair with its value, or what several tokens read together; their sum is named. */
+  /**
+   * Several pins: each pinned pair with its value, or the common keys or queries of several tokens; their sum is named.
+   */
   const metersOfPins = (source: Source, pins: readonly Cell[]): Meter[] | null => {
     const [queries, keys] = [ctx.axisOf(source.query), ctx.axisOf(source.key)];
     const base = ctx.options.indexBase;

@@ -1,4 +1,7 @@
-/** The predictions as a row of chips. A click explains one; while interventions are active they show before and after. */
+/**
+ * The predictions as a row of chips. A click explains a prediction; while interventions are active they show before and
+ * after.
+ */
 import type { ViewContext } from "../../context.ts";
 import { h, keyboard, on, setChildren, setFlag, setText, shortLabel } from "../../dom.ts";
 import { percent, printed } from "../../numbers.ts";

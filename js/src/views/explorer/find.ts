@@ -1,4 +1,4 @@
-/** Find a place of the text by its words or its number; the map moves its window there. */
+/** Find a token of the text by its words or its number; the map moves its window there. */
 import type { ViewContext } from "../../context.ts";
 import { h, keyboard, on, setText } from "../../dom.ts";
 import { findHits, type Hit } from "../text/find.ts";

@@ -1,6 +1,6 @@
 /**
- * The text that is explained, and others: a menu of those the view has, one step back, and a line in which the reader
- * types another, which the kernel traces.
+ * The explained text, and others: a menu of the view's texts, a step back, and a field in which the reader types
+ * another, which the kernel traces.
  */
 import type { ViewContext } from "../../context.ts";
 import { assign, h, iconButton, on, setChildren, setText, shortLabel } from "../../dom.ts";
@@ -14,7 +14,7 @@ import { drawing } from "../charts/svg.ts";
 export interface TextLine {
   /** Buttons next to the text. */
   tools: HTMLElement;
-  /** The field that stands in the text's place while it is edited. */
+  /** The field that replaces the text while it is edited. */
   field: HTMLElement;
   /** The progress of a new text, or why there is none. */
   state: HTMLElement;
@@ -97,7 +97,7 @@ export function createTextLine(
   };
   const isAsking = (): boolean => requested !== null && !answers.failure(TOPIC, requested);
   const ask = (request: TextRequest, focus: Lasting["focus"] = "edit"): void => {
-    // Of several texts typed one after the other, only the last is traced.
+    // Of several texts typed in a row, only the last is traced.
     if (isAsking()) answers.cancel(TOPIC);
     [requested, note] = [request, ""];
     Object.assign(lasting, { request, draft: undefined, focus });

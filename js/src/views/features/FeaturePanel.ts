@@ -1,5 +1,6 @@
 /**
- * One feature: how often it fires, where, what it promotes, and which features are similar. One message per feature.
+ * A feature: how often it fires, where, which tokens it promotes, and which features are similar. A message per
+ * feature.
  */
 
 import type { Theme } from "../../colour.ts";
@@ -75,7 +76,7 @@ function examplesOf({ pieces, examples }: Page, [first, second]: DataView[]): Ex
   });
 }
 
-/** One context, with its token in the middle column. */
+/** A context, with its token in the middle column. */
 function line(example: Example, theme: Theme): HTMLElement {
   const { tokens, shares, at, activation, text, position } = example;
   const apart = !carriesSpaces(tokens);
@@ -132,7 +133,7 @@ function statistics({ count, density, maximum, mean }: Page): HTMLElement {
   ]);
 }
 
-/** The tokens whose logits a feature raises and lowers, on one scale. */
+/** The tokens whose logits a feature raises and lowers, on a common scale. */
 function effects({ promoted, suppressed }: Page): HTMLElement {
   const top = Math.max(1e-9, ...[...promoted, ...suppressed].map(([, effect]) => Math.abs(effect)));
   const list = (words: string, tokens: [string, number][], kind: Bar["kind"]): HTMLElement =>

@@ -100,7 +100,7 @@ export const renderFeatureTable = view((ctx, root, signal) => {
   let columns: Column[] = [];
   /** Where the bars of a column end. */
   let tops = new Map<Column, number>();
-  /** What the rows show, for the readout. */
+  /** A description of the rows, for the readout. */
   let remarks: string[] = [];
   let active = 0;
   let listed = "";
@@ -145,7 +145,7 @@ export const renderFeatureTable = view((ctx, root, signal) => {
     return (a, b) => {
       if (sorted !== "name" && sorted !== "token") return sign * (number(a) - number(b)) || a.feature - b.feature;
       const [first, second] = [text(a), text(b)];
-      // Unnamed features come after named ones in either direction.
+      // Unnamed features come after named features in either direction.
       if (!first !== !second) return first ? -1 : 1;
       return sign * first.localeCompare(second) || a.feature - b.feature;
     };
@@ -227,7 +227,7 @@ export const renderFeatureTable = view((ctx, root, signal) => {
     draw();
   };
 
-  /** Sort by a column; by the same one again, the other way round. */
+  /** Sort by a column; by the same column again, in reverse order. */
   const sortBy = (column: Column): void => {
     down = column === sorted ? !down : LARGEST.includes(column);
     [sorted, chose] = [column, true];

@@ -1,4 +1,4 @@
-/** A slider for one feature, how far it moves the states, and the predictions before and after. */
+/** A slider for a feature, how far it moves the states, and the predictions before and after. */
 
 import type { Change, ViewContext } from "../../context.ts";
 import { h, iconButton, on, reserve, setChildren, setText } from "../../dom.ts";
@@ -47,7 +47,7 @@ export function relativeChange(scale: number, maximum: number, activations: numb
 /** "−1 × max" */
 const scaleWords = (scale: number): string => `${String(scale).replace("-", "−")} × max`;
 
-/** The element of `all` nearest to `wanted`. */
+/** The element of `all` nearest to `target`. */
 const nearestOf = (all: readonly number[], target: number): number =>
   all.reduce((best, value) => (Math.abs(value - target) < Math.abs(best - target) ? value : best), all[0] ?? target);
 
@@ -65,13 +65,13 @@ interface SteerState {
   readonly summary: HTMLDivElement;
   readonly warning: HTMLDivElement;
   readonly body: HTMLDivElement;
-  /** What the slider changes. */
+  /** The kind of output that the slider changes. */
   kind: Kind;
   /** The strength for which the model ran last. */
   rested: number;
   /** Runs the model once the slider has rested. */
   timer: ReturnType<typeof setTimeout> | undefined;
-  /** What the outcome was drawn from. */
+  /** The input of the drawn outcome. */
   drawnKey: string;
   /** The last answer, shown until the next is here. */
   last: { answer: Answer<Steered>; scale: number } | null;
@@ -188,7 +188,7 @@ function feature(state: SteerState): number {
   return state.given ?? state.ctx.selection.get("feature") ?? 0;
 }
 
-/** What can be shown at once, while the slider moves. */
+/** Update everything that needs no request, while the slider moves. */
 function measure(state: SteerState): void {
   const { slider, summary } = state;
   const scale = slider.valueAsNumber;

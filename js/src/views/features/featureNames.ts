@@ -2,7 +2,7 @@
 import { h } from "../../dom.ts";
 import type { Answers } from "../../wire/answers.ts";
 
-/** Sends names of features to the kernel, one after the other. */
+/** Sends names of features to the kernel in order. */
 export interface Naming {
   tell(of: number, feature: number, name: string): void;
   /** Why the last name could not be saved. */

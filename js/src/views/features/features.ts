@@ -10,7 +10,7 @@ import { type Control, createLayerControl } from "../base/toolbar.ts";
 import { type Fill, NOTHING } from "../text/stripColour.ts";
 import { writeLabel } from "../text/tokens.ts";
 
-/** One SAE. The twin of `ShownSae.describe` in attnwidgets/views/features/features.py. */
+/** An SAE. The twin of `ShownSae.describe` in attnwidgets/views/features/features.py. */
 export interface Sae {
   layer: number | null;
   features: number;
@@ -32,7 +32,7 @@ export interface FeatureOptions extends ViewOptions {
 
 export const optionsOf = (ctx: ViewContext): FeatureOptions => ctx.options;
 
-/** Index of the shown SAE: among several, the one nearest to the selected layer. */
+/** Index of the shown SAE: among several, the SAE nearest to the selected layer. */
 export function shownSae(ctx: ViewContext): number {
   const saes = optionsOf(ctx).saes ?? [];
   const layers = saes.flatMap(({ layer }) => (layer === null ? [] : [layer]));
@@ -105,7 +105,7 @@ export function axisOfText(ctx: ViewContext, sae: Sae): { axis: Axis; unit: stri
   return { axis: axes[source.key] as Axis, unit: source.unit };
 }
 
-/** The pinned element of the text, or the hovered one of any linked view; -1: none. */
+/** The pinned element of the text, or the hovered element of any linked view; -1: none. */
 export function tokenAt(ctx: ViewContext, which: "pinned" | "hover", sae: Sae): number {
   const cell = ctx.selection.get(which);
   if (!cell) return -1;

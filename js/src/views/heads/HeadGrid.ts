@@ -1,9 +1,9 @@
 /**
- * Every layer and head at a glance: one atlas of max-pooled thumbnails, by layer or in the order of a statistic; a heat
- * table of one value where there are too many. Below or next to it, the heads ranked by a pattern. The head under the
- * pointer is shown enlarged, a click selects it.
+ * Every layer and head at a glance: an atlas of max-pooled thumbnails, by layer or in the order of a statistic; a heat
+ * table of a single value where there are too many. Below or next to it, the heads ranked by a pattern. The head under
+ * the pointer is shown enlarged, a click selects it.
  *
- * `draw` lays the heads out (`rearrange`) and paints the atlas if what it depends on has changed; `point` moves outlines, the
+ * `draw` lays the heads out (`rearrange`) and paints the atlas if its input has changed; `point` moves outlines, the
  * enlarged map and the readout, and runs on every pointer move.
  */
 
@@ -66,7 +66,7 @@ interface HeadGridState extends ReturnType<typeof createBoard> {
   inView: boolean;
   /** Whether the first head of the next ranking is selected. */
   selectsFirst: boolean;
-  /** What the atlas was drawn from. */
+  /** The input of the drawn atlas. */
   drawnKey: string;
   readonly isOffered: (...values: unknown[]) => boolean;
   readonly isRepainted: (...values: unknown[]) => boolean;
@@ -275,7 +275,7 @@ function refresh(state: HeadGridState): void {
   draw(state);
 }
 
-/** What heads are ranked by: the statistic that was chosen, otherwise a pattern. */
+/** The ranking of heads: the chosen statistic, otherwise a pattern. */
 function rankingOf(state: HeadGridState): Ranking | null {
   const { controls } = state;
   const statistic = controls.statistic();
@@ -319,7 +319,8 @@ function draw(state: HeadGridState): void {
   const { palette, scale: mode, extent } = chosenFilters;
   const ranking = rankingOf(state);
   const request = patterns.request();
-  // A table without a ranking shows every head's largest value, unless the reader chose one that is yet to come.
+  // A table without a ranking shows every head's largest value, unless the reader chose a ranking that is yet to
+  // arrive.
   const largest = ranking || request[0] !== "patterns" ? null : thumbs && peaksOf(thumbs);
   state.scale.follow(chosenFilters);
   const how = [
@@ -347,7 +348,7 @@ function draw(state: HeadGridState): void {
     const map = heatMap(false, ctx.theme, palette);
     const share = ranking?.share ?? (({ layer, head }: Spot) => largest?.[layer]?.[head] ?? 0);
     const top = Math.max(1e-9, ...state.best.map(share));
-    // A ranking that arrives need not change what the thumbnails show, nor where they are.
+    // A ranking that arrives need not change the content of thumbnails, nor their positions.
     const spots = state.now.lines
       .map((line) => line.spots.map((at) => at && `${at.layer}.${at.head}`).join())
       .join(";");

@@ -1,6 +1,6 @@
 /**
  * Heads of a layer as lines between two columns of tokens: the strongest lines of every token, and all lines of the
- * current one, with its values as bars next to the tokens of the other side. At first one head is shown.
+ * current token, with its values as bars next to the tokens of the other side. At first a single head is shown.
  */
 import type { Change, ViewContext } from "../../context.ts";
 import { assign, atEnd, createWatch, h, keyboard, on, onResize, setText, watchWidth } from "../../dom.ts";
@@ -295,7 +295,7 @@ function words(state: HeadState, query: Axis, key: Axis): void {
   if (choice.several()) for (const element of state.headControl.elements) element.hidden = true;
   assign(state.between.element, { hidden: !isPair(query, key) });
   const [row, column, verb, back] = source.words;
-  // Queries and keys are told by what they do.
+  // Queries and keys are named by their roles.
   plot.margins.name(row === "query" ? { query: verb, key: back } : { query: row, key: column });
 }
 

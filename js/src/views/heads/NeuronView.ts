@@ -1,7 +1,7 @@
 /**
- * How one weight is computed: q, k, their products and the sum of these for one query and key, then scaling, mask and
- * softmax, as steps of one picture; of a kernel, what each token leaves of what the key wrote. Next to it, the same step
- * for every key of the row.
+ * How a weight is computed: q, k, their products and the sum of these for a query and a key, then scaling, mask and
+ * softmax, as steps of a picture; for a kernel, how much of the key's value each token leaves. Next to it, the same
+ * step for every key of the row.
  */
 
 import {
@@ -56,7 +56,7 @@ const NAMES = {
   softmax: "softmax",
   weight: "weight",
 };
-/** What a step is called. */
+/** The name of a step. */
 const nameOf = (row: Row, step: Step): string => ({ ...NAMES, ...namesOf(row) })[step];
 const GROWS_MS = 320;
 /** Minimum width in px for two columns. */
@@ -73,7 +73,7 @@ export const renderNeuronView = view((ctx, root, signal) => {
   const keys = createKeyList(ctx, signal);
   const copy = createCopyButton(ctx, signal, () => {
     const { layer, head, query } = shownQuery();
-    // What a map shows of channels is their mean.
+    // A map of channels shows their mean.
     return ctx.cell("pinned") && row && !row.kernel?.channels
       ? { of: "cell", source: ctx.source().id, layer, head, query, key: pinnedKey }
       : null;
@@ -129,7 +129,7 @@ export const renderNeuronView = view((ctx, root, signal) => {
     const isHere = opens?.layer === layer && opens.head === head && opens.stack === ctx.source().stack;
     return isHere ? opens.pair : null;
   };
-  /** The shown query: the pinned one, else that of the opening, else the last that is not a special token. */
+  /** The shown query: the pinned query, else that of the opening, else the last that is not a special token. */
   const shownQuery = (): QueryAddress => {
     const { source, layer, head: selected } = ctx.resolved();
     const pinned = ctx.cell("pinned")?.query ?? -1;
@@ -141,7 +141,7 @@ export const renderNeuronView = view((ctx, root, signal) => {
     chosen?.of === `${stack} ${layer} ${head}` ? chosen.channel : null;
   const name = (side: "query" | "key", i: number): string =>
     quoted(ctx.axisOf(ctx.source()[side]).labels, i, ctx.options.indexBase);
-  /** The current key: hovered, pinned, that of the opening, or the strongest one that is not a special token. */
+  /** The current key: hovered, pinned, that of the opening, or the strongest key that is not a special token. */
   const keyOf = (shown: Row, hovering: boolean): number => {
     const [hover, pinned] = [ctx.cell("hover"), ctx.cell("pinned")];
     const { layer, head, query } = shownQuery();
@@ -214,7 +214,7 @@ export const renderNeuronView = view((ctx, root, signal) => {
     return all;
   };
 
-  /** Draw everything; while the pointer passes over keys, only what depends on the one `previewed`. */
+  /** Draw everything; while the pointer passes over keys, only the parts that depend on the `previewed` key. */
   const draw = (previewed = false): void => {
     if (!row || width <= 0) return;
     const key = keyOf(row, true);

@@ -1,12 +1,12 @@
 /**
- * One chip per head: a click shows or hides it, a double click shows it alone, another double click shows all again.
+ * A chip for each head: a click shows or hides it, a double click shows it alone, another double click shows all again.
  */
 import { assign, h, keyboard, on, setChildren, setFlag, setStyles, setText } from "../../dom.ts";
 
 export interface Chip {
   name: string;
   title: string;
-  /** Empty: heads have no colours of their own. */
+  /** Empty: heads are not distinguished by colour. */
   colour: string;
   ink: string;
   on: boolean;

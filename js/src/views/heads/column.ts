@@ -1,11 +1,11 @@
-/** The tokens of one side as a scrolling column; only visible rows are nodes. */
+/** The tokens of a side as a scrolling column; only visible rows are nodes. */
 import { assign, h, on, setFlag, setStyles, setText, shortLabel } from "../../dom.ts";
 import { type Chosen, createChosen } from "../base/chosen.ts";
 import { createPicking } from "../base/gestures.ts";
 import type { Side } from "./pairs.ts";
 import type { Rows } from "./rows.ts";
 
-/** Rows kept beyond the visible ones, so that small scrolls create none. */
+/** Rows created beyond the visible ones, so that small scrolls create none. */
 const MORE = 6;
 
 export interface Column {
@@ -20,13 +20,16 @@ export interface Column {
   scrollTo(top: number): void;
   /** Scroll an element into view. */
   reveal(index: number): void;
-  /** The element some rows further than another one; from none, counted from the top of what is in view. */
+  /** The element some rows further than another element; from none, counted from the top of the visible rows. */
   neighbour(index: number, by: number): number;
-  /** First row in view, and the one after the last. */
+  /** First visible row, and the row after the last. */
   range(): [number, number];
-  /** Write a value next to every element, the `strong` one bold; null: none has one. */
+  /** Write a value next to every element, the `strong` element bold; null: no values. */
   tell(textOf: ((index: number) => string) | null, strong: number): void;
-  /** Mark the current and pinned elements (-1: none), and those that were not compared with the current one of the other side. */
+  /**
+   * Mark the current and pinned elements (-1: none), and elements that were not compared with the current element of
+   * the other side.
+   */
   mark(looked: number, pinned: number, isMasked: (index: number) => boolean): void;
   /** Outline the tokens chosen together, and draw the span. */
   choose(tokens: readonly number[], span: readonly [number, number] | null): void;
@@ -55,7 +58,7 @@ interface ColumnState {
   shown: { rows: Rows; off: Uint8Array } | null;
   /** The numbers next to the labels; null: none. */
   values: { textOf: (index: number) => string; strong: number } | null;
-  /** Whether a row stands apart. */
+  /** Whether a row is masked. */
   hides: (index: number) => boolean;
   /** px of a row and of the column, and the number of labels in sight. */
   row: number;
@@ -64,7 +67,7 @@ interface ColumnState {
   lane: number;
   /** Scroll position in px: cached, since reading it forces layout. */
   top: number;
-  /** What the labels were written for. */
+  /** The input of the written labels. */
   drawnRows: string;
   readonly chosen: Chosen;
 }
@@ -142,7 +145,7 @@ function range(state: ColumnState): [number, number] {
   ];
 }
 
-/** The first row in the document, and the one after the last. */
+/** The first row in the document, and the row after the last. */
 function mounted(state: ColumnState): [number, number] {
   const [first, last] = range(state);
   return [Math.max(0, first - MORE), Math.min(state.count, last + MORE)];
@@ -218,7 +221,7 @@ function band(state: ColumnState, el: HTMLElement, from: number, to: number = fr
   setStyles(el, { top: `${from * row}px`, height: `${(to - from) * row}px` });
 }
 
-/** Hatch the masked rows in the document, one box for rows that follow each other. */
+/** Hatch the masked rows in the document, a box for each run of rows. */
 function hatch(state: ColumnState): void {
   const { masked } = state;
   const [first, end] = mounted(state);

@@ -1,4 +1,4 @@
-/** Which heads of the layer a HeadView shows: the current one, or several, chosen by their chips. */
+/** Which heads of the layer a HeadView shows: the current head, or several, chosen by their chips. */
 import type { Change, ViewContext } from "../../context.ts";
 import { assign, h, on } from "../../dom.ts";
 import type { HeadViewOptions } from "../../wire/viewState.ts";
@@ -15,7 +15,7 @@ export interface HeadChoice {
   gather(changed: ReadonlySet<Change>): readonly HeadKey[];
   /** Whether several heads may be shown. */
   several(): boolean;
-  /** Index among the shown heads of the one whose chip is pointed at; -1: none. */
+  /** Index among the shown heads of the hovered chip; -1: none. */
   over(): number;
   show(): void;
 }
@@ -30,7 +30,7 @@ export function createHeadChoice(
   const { selection } = ctx;
   const button = h("button.button", { type: "button", title: "Show several heads of the layer at once" }, "several");
   let heads: readonly HeadKey[] = [];
-  /** Whether one head is shown alone. */
+  /** Whether a single head is shown. */
   let alone = false;
   let over = -1;
 
@@ -68,7 +68,7 @@ export function createHeadChoice(
     gather(changes) {
       const { source, head } = ctx.resolved();
       const all: HeadKey[] = source.heads ?? ["-"];
-      // If only one head is shown, linked views show it as well.
+      // If only a single head is shown, linked views show it as well.
       const current = selection.get("head");
       if (alone && changes.has("head") && all.includes(current) && !heads.includes(current)) {
         keep({ heads: [current as number] });

@@ -1,11 +1,11 @@
-/** The canvas of a HeadView: lines between tokens, and a bar for each head behind the tokens of one side. */
+/** The canvas of a HeadView: lines between tokens, and a bar for each head behind the tokens of a side. */
 import { type Mode, scalePosition, valueAt } from "../../colour.ts";
 import { density } from "../../dom.ts";
 import type { Edge, Side, Values } from "./pairs.ts";
 import type { Rows } from "./rows.ts";
 import type { Token } from "./token.ts";
 
-/** The number of line strengths that are drawn: each is one stroke for all lines of a head. */
+/** The number of line strengths that are drawn: each is a single stroke for all lines of a head. */
 const LEVELS = 10;
 /** Weaker lines would be invisible. */
 const FAINTEST = 0.03;
@@ -35,7 +35,7 @@ export interface Style {
   signs: readonly [string, string] | null;
   /** The value of the strongest line. */
   top: number;
-  /** What stands apart. */
+  /** The colour of elements apart. */
   apart: string;
   mode: Mode | "";
   /** The only head that is drawn in full; -1: all. */
@@ -56,7 +56,7 @@ interface LinesState {
   readonly pen: CanvasRenderingContext2D;
   /** The geometry; null until it is set. */
   layout: Layout | null;
-  /** What is drawn next, and the range of its values. */
+  /** The style of the next drawing, and the range of its values. */
   style: Style;
   range: readonly [number, number];
   /** The size of the faintest line. */
@@ -76,7 +76,7 @@ export function createLines(canvas: HTMLCanvasElement) {
   };
   return {
     layout: (now: Layout) => layout(state, now),
-    /** Set the style of what is drawn next. */
+    /** Set the style of the next drawing. */
     style(now: Style): void {
       state.style = now;
       state.range = [0, now.top];
@@ -111,7 +111,9 @@ function shift(state: LinesState, head: number, row: number): number {
   return heads > 1 ? (head - (heads - 1) / 2) * gap : 0;
 }
 
-/** Lines of one strength and colour are one stroke; the weakest come first, so that none covers a stronger one. */
+/**
+ * Lines of the same strength and colour share a stroke; the weakest come first, so that none covers a stronger line.
+ */
 function stroke(
   state: LinesState,
   { left, right, row, rows }: Layout,
@@ -169,7 +171,7 @@ function eachRow(
   for (let at = Math.max(0, Math.floor(top / row)); at < last; at += 1) draw(shown[at] as number, at * row - top);
 }
 
-/** The values of one head as bars, full at `most`; of several heads, a bar for each in every row. */
+/** The values of a head as bars, full at `most`; of several heads, a bar for each in every row. */
 function bars(state: LinesState, now: Layout, values: Values, side: Side, scroll: Scroll, most: number): void {
   const { pen, style } = state;
   const { width, row, lanes } = now;
@@ -221,7 +223,7 @@ function layout(state: LinesState, now: Layout): void {
   state.pen.setTransform(dots, 0, 0, dots, 0, 0);
 }
 
-/** One token: all its lines, and the bars of the other side, full at `most`. */
+/** A token: all its lines, and the bars of the other side, full at `most`. */
 function look(state: LinesState, { side, index, other }: Token, values: Values, scroll: Scroll, most: number): void {
   const { layout, style } = state;
   if (!layout) return;
@@ -257,7 +259,7 @@ function edges(state: LinesState, strongest: readonly Edge[], scroll: Scroll): v
   stroke(state, layout, lines, scroll, 0.4);
 }
 
-/** What every query gives to what stands apart, full at `most`. */
+/** The weight of every query on the elements apart, full at `most`. */
 function apart(state: LinesState, given: ReadonlyMap<number, number>, scroll: Scroll, most: number): void {
   const { pen, layout } = state;
   if (!layout) return;

@@ -1,5 +1,5 @@
 /**
- * Around the two columns of a HeadView: words above, values next to the tokens, and below the row of what stands apart.
+ * Around the two columns of a HeadView: words above, values next to the tokens, and below the row of elements apart.
  */
 import type { ViewContext } from "../../context.ts";
 import { assign, h, quoted, setFlag, setStyles, setText } from "../../dom.ts";
@@ -29,7 +29,7 @@ export interface Margins {
   above: HTMLElement;
   below: HTMLElement;
   layOut(pairs: Pairs, widths: Widths): void;
-  /** What the columns are. */
+  /** Name the columns. */
   name(names: Record<Side, string>): void;
   /** Write the values of a token next to the other side; returns where its bars are full. */
   tell(token: Token): number;
@@ -53,7 +53,7 @@ export function createMargins(
     const room = h("span.hv-bar", bar);
     return { name, bar, value, room, element: h(`div.${row}`, name, room, value) };
   };
-  /** What stands apart, and no token. */
+  /** The rows for special tokens, and for the weight on no token. */
   const [special, sink] = [belowRow("hv-apart", "apart"), belowRow("hv-sink", "to-sink")];
   const below = h("div.hv-below", special.element, sink.element);
   setText(sink.name, SINK_NAME);
@@ -94,7 +94,7 @@ export function createMargins(
       top ||= 1;
       const strong = token.other >= 0 ? token.other : (relations(values, 1, apart)[0]?.index ?? -1);
       const scale = source.stochastic ? Math.min(top, 0.99) : top;
-      // What rounds to zero on the way here is not known to be zero.
+      // A value that rounds to zero on the way to the page may not be zero.
       const text = (value: number): string =>
         Number.isNaN(value) ? "" : amountText(value === 0 && !exact ? Number.MIN_VALUE : value, scale);
       columns[token.side].tell(null, -1);

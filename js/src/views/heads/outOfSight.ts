@@ -1,5 +1,5 @@
 /**
- * For long texts: how much of the current token's weight goes to tokens above and below the visible ones, and buttons
+ * For long texts: how much of the current token's weight goes to tokens above and below the visible tokens, and buttons
  * that lead there.
  */
 import { assign, h, on, setChildren, setText } from "../../dom.ts";

@@ -1,5 +1,6 @@
 /**
- * The pairs of tokens in a HeadView: which are included, what a token reads and who reads it, and the strongest pairs.
+ * The pairs of tokens in a HeadView: which are included, the values that a token reads and is read with, and the
+ * strongest pairs.
  */
 
 import { HIDDEN, valueTable } from "../../wire/codec.ts";
@@ -56,13 +57,13 @@ export function pairsOf(
   };
 }
 
-/** Codes are masked by this to give an index into their table: negative ones come last. */
+/** Size of the table of values by code. Masking a code gives its index: negative codes come last. */
 const TABLE_SIZE = 2 * HIDDEN;
 const MASK = TABLE_SIZE - 1;
 
 const TABLES = new WeakMap<Tile, Float32Array>();
 
-/** Values of a tile's codes; hidden ones are NaN. */
+/** Values of a tile's codes; hidden values are NaN. */
 function tableOf(tile: Tile): Float32Array {
   let table = TABLES.get(tile);
   if (!table) {
@@ -77,7 +78,7 @@ function tableOf(tile: Tile): Float32Array {
   return table;
 }
 
-/** What a query reads, or who reads a key, in one head. */
+/** The values that a query reads, or with which a key is read, in a head. */
 export function along(tile: Tile, pairs: Pairs, side: Side, index: number): Float32Array {
   const { rows, cols, causal } = pairs;
   const table = tableOf(tile);
@@ -154,7 +155,7 @@ export function strongestOfEach(
   return shown;
 }
 
-/** What each of these queries gives to the keys that stand apart: the mean over heads; by query. */
+/** The weight of each of these queries on the keys that stand apart: the mean over heads; by query. */
 export function givenApart(
   tiles: readonly (Tile | undefined)[],
   pairs: Pairs,
@@ -180,7 +181,7 @@ export interface Relation {
   value: number;
 }
 
-/** The strongest relations of one token, each with the head where it is strongest; not to what stands `apart`. */
+/** The strongest relations of a token, each with the head where it is strongest; without the elements in `apart`. */
 export function relations(values: Values, most: number, apart: readonly number[] = []): Relation[] {
   const strongestFirst: Relation[] = [];
   const loaded = values.map((row) => row ?? []) as Float32Array[];

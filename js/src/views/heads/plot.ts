@@ -23,11 +23,11 @@ const LEAST = 78;
 /** Heights of a row in px: at least, and where there is room. */
 const [LOW, HIGH] = [20, 28];
 
-/** What is drawn. */
+/** The content of the drawing. */
 export interface Drawing {
   heads: readonly HeadKey[];
   token: Token | null;
-  /** Index among the heads of the only one that is drawn in full; -1: all. */
+  /** Index of the single head that is drawn in full; -1: all. */
   only: number;
 }
 
@@ -44,7 +44,7 @@ interface PlotState {
   readonly widths: WeakMap<Axis, number>;
   /** The axes that are laid out. */
   pairs: Pairs | null;
-  /** The queries whose last one has been scrolled into view. */
+  /** The query axis whose last query has been scrolled into view. */
   sighted: Axis | null;
   /** The source that the canvas shows. */
   painted: string;
@@ -60,7 +60,7 @@ export function createPlot(
 ) {
   const canvas = h("canvas.hv-canvas.overlaid");
   const lines = createLines(canvas);
-  /** The scroll position that a column got from the other one. */
+  /** Scroll positions that a column received from the other column. */
   const followed = { query: -1, key: -1 };
   const column = (side: Side) => {
     const { scrolled, ...others } = events(side);
@@ -159,7 +159,7 @@ function layOut(state: PlotState, now: Pairs, width: number, height: number): vo
   follow(state);
 }
 
-/** Draw lines and values, or dim the old picture until there are new ones. */
+/** Draw lines and values, or dim the old picture until the new arrives. */
 function draw(state: PlotState, { heads, token: looked, only }: Drawing): void {
   const { ctx, numbers, lines, columns, element, margins } = state;
   const { source } = ctx.resolved();
@@ -171,7 +171,7 @@ function draw(state: PlotState, { heads, token: looked, only }: Drawing): void {
   // The picture of another map would be wrong, even dimmed.
   if (state.painted !== source.id || missing?.kind !== "awaited") lines.clear();
   if (missing) {
-    if (looked) margins.tell(looked); // no numbers of what was shown before
+    if (looked) margins.tell(looked); // no numbers of the previous picture
     return;
   }
   state.painted = source.id;
@@ -205,7 +205,7 @@ function tellBeyond(state: PlotState, looked: Token | null): void {
   beyond.show(state.numbers.valuesOf(looked.side, looked.index).values, pairs[side], state.columns[side].range());
 }
 
-/** Mark the current token, the pinned one, and what is masked. */
+/** Mark the current token, the pinned token, and masked tokens. */
 function mark(state: PlotState, looked: Token | null): void {
   const { ctx } = state;
   if (!state.pairs) return;
@@ -228,7 +228,7 @@ function mark(state: PlotState, looked: Token | null): void {
   }
 }
 
-/** Mark what is chosen together. */
+/** Mark the tokens chosen together. */
 function choose(state: PlotState): void {
   const { ctx } = state;
   const pins = ctx.pins();

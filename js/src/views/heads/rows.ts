@@ -1,4 +1,4 @@
-/** The rows of one side: every element of an axis, unless special tokens stand apart. */
+/** The rows of a side: every element of an axis, unless special tokens stand apart. */
 
 import type { Filters } from "../../wire/viewState.ts";
 import type { Axis } from "../../wire/wire.ts";
@@ -14,7 +14,7 @@ export interface Rows {
   apart: readonly number[];
 }
 
-/** The rows of an axis: what stands apart has none. */
+/** The rows of an axis: elements that stand apart have no row. */
 export function rowsOf(axis: Axis, filters: Pick<Filters, "special">): Rows {
   const { labels, special } = axis;
   const apart = standApart(special, filters);

@@ -1,4 +1,4 @@
-/** A third column: the heads, of all layers, in which one pair is strongest. A click shows that head. */
+/** A third column: the heads, of all layers, in which a pair is strongest. A click shows the head. */
 import type { ViewContext } from "../../context.ts";
 import { assign, h, on, quoted, setChildren, setFlag, setStyles, setText } from "../../dom.ts";
 import { createAnswers } from "../../wire/answers.ts";

@@ -1,6 +1,6 @@
 /**
- * Interventions: heads knocked out and rows of attention set, the list of active ones, and the predictions before and
- * after. Inside another view only the controls are shown, since that view shows the list and the prediction itself.
+ * Interventions: heads knocked out and rows of attention set, the list of active interventions, and the predictions
+ * before and after. A nested view has only the controls, since its outer view shows the list and the prediction.
  */
 
 import { h, on, setText } from "../../dom.ts";

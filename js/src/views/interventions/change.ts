@@ -23,7 +23,9 @@ export interface Changed {
 export const NOT_HERE = /not in this file/;
 const FEW = 8;
 
-/** What the answer to a request lacks; null if complete. `away`: the message of a file without such an answer. */
+/**
+ * Why the answer to a request is missing; null if it is complete. `away`: the message of a file without such an answer.
+ */
 export function lacking(
   answers: Answers,
   topic: string,
@@ -40,7 +42,7 @@ export interface Change {
   element: HTMLElement;
   /** Request the effect of the active interventions, and show it; without any, the predictions as recorded. */
   show(): void;
-  /** Where the probability of the outcome that is now most probable stands; null if none is shown. */
+  /** The address of the probability of the now most probable outcome; null if none is shown. */
   numberPlace(): NumberPlace | null;
   /** That probability in words, for the readout. */
   words(): string;
@@ -132,7 +134,7 @@ export function createChange(ctx: ViewContext, answers: Answers): Change {
     setText(target, row && row !== was ? `target ${name(row)}: ${percent(row[2])} → ${percent(row[3])}` : "");
   };
 
-  /** What is predicted before any change. */
+  /** The predictions before any change. */
   const recorded = (): void => {
     const { title, items } = ctx.header().predictions;
     const shown = items.slice(0, FEW).map(({ label, probability }) => ({ label, before: probability, after: null }));
@@ -196,7 +198,7 @@ const name = ([, label]: Changed["rows"][0]): string => `\u2068${shortLabel(labe
 const largest = (rows: Changed["rows"], side: 2 | 3): Changed["rows"][0] | undefined =>
   rows.reduce<Changed["rows"][0] | undefined>((most, row) => (most && most[side] >= row[side] ? most : row), undefined);
 
-/** A cosine near one, with enough digits to show its difference from one. */
+/** A cosine near 1, with enough digits to show its difference from 1. */
 const digits = (value: number): string =>
   value > 0.999 && value < 1 ? `1 − ${printed(1 - value, false)}` : printed(value, false);
 

@@ -8,13 +8,13 @@ export const KNOCKS = "k: knock the head out, or restore it";
 
 export const specsOf = (ctx: ViewContext): readonly Spec[] => ctx.selection.get("interventions") ?? [];
 
-/** The place that an intervention changes; each place has at most one. */
+/** The target of an intervention; each target has at most one intervention. */
 const placeOf = (spec: Spec): string =>
   [spec.kind, spec.stack, spec.layer, spec.head, spec.kind === "row" && spec.query].join();
 
 export const isSamePlace = (a: Spec, b: Spec): boolean => placeOf(a) === placeOf(b);
 
-/** Add an intervention, replacing the one at the same place. */
+/** Add an intervention, replacing that with the same target. */
 export function pull(ctx: ViewContext, spec: Spec): void {
   const specs = specsOf(ctx);
   const at = specs.findIndex((active) => isSamePlace(active, spec));
@@ -26,7 +26,7 @@ export function release(ctx: ViewContext, spec: Spec): void {
   ctx.selection.set({ interventions: specsOf(ctx).filter((active) => !isSamePlace(active, spec)) });
 }
 
-/** The intervention that ablates a head, if there is one. */
+/** The intervention that ablates a head, if any. */
 export function ablated(ctx: ViewContext, stack: string, layer: number, head: HeadKey): Spec | undefined {
   return specsOf(ctx).find(
     (spec) => spec.kind === "ablate" && spec.stack === stack && spec.layer === layer && spec.head === head,

@@ -1,4 +1,4 @@
-/** A row of attention to be made uniform, set to one key, or adjusted by a slider. */
+/** A row of attention to be made uniform, set to a single key, or adjusted by a slider. */
 
 import type { ViewContext } from "../../context.ts";
 import { atEnd, h, iconButton, on, quoted, setChildren, setText, shortLabel, watchWidth } from "../../dom.ts";

@@ -1,9 +1,9 @@
 /**
- * One matrix: rows are queries, columns are keys. Hover previews, click pins and reads the exact row, arrows
- * move through layers and heads.
+ * A single matrix: rows are queries, columns are keys. Hover previews, click pins and reads the exact row, arrows move
+ * through layers and heads.
  *
  * A change runs `layout` (heatmap/layout.ts), `paint` (heatmap/paint.ts) and `point` (heatmap/point.ts), in this order,
- * over one `HeatmapState`. Each compares what it depends on with what it did last, so that a pointer that moves runs
+ * over a shared `HeatmapState`. Each compares its input with that of its last run, so that a pointer that moves runs
  * `point` alone.
  */
 
@@ -184,7 +184,7 @@ function listen(state: HeatmapState): void {
 
 function words(state: HeatmapState): void {
   const { root, ctx, frame } = state;
-  if (root === ctx.el) state.controls.show(); // an outer view has its own
+  if (root === ctx.el) state.controls.show(); // the outer view has these controls
   const source = ctx.source();
   const kind = source.words.slice(0, 2).join(" → ");
   const where = whereWords(ctx);
@@ -235,7 +235,7 @@ function draw(state: HeatmapState): void {
   outline(state);
 }
 
-// A view that holds this one gives its root a height and `data-box`.
+// An outer view gives the root of this view a height and `data-box`.
 function refit(state: HeatmapState): void {
   const { root, body } = state;
   const given = root.dataset.box !== undefined;

@@ -1,8 +1,8 @@
 /**
- * One row of a map in every layer: rows are layers, columns are tokens. For attributions, the row of a target.
+ * A single row of a map in every layer: rows are layers, columns are tokens. For attributions, the row of a target.
  *
- * `draw` lays out and `paint` fills the canvas; `point` moves the crosshair and the readout. `open` shows the text in the layer
- * of a row, and `close` at the input again.
+ * `draw` lays out and `paint` fills the canvas; `point` moves the crosshair and the readout. `open` shows the text in
+ * the layer of a row, and `close` at the input again.
  */
 
 import { heatMap, lut } from "../../colour.ts";
@@ -56,7 +56,7 @@ interface LayerMapState {
   size: Size | null;
   laidOut: string;
   rows: Row[];
-  /** The same attributions at the input, whose row stands above those of the layers; null without such a row. */
+  /** The same attributions at the input, whose row is above those of the layers; null without such a row. */
   input: Resolved | null;
   spot: [number, number] | null;
   readonly chosen: Chosen;
@@ -161,7 +161,7 @@ function ofTargets({ query, key }: Source): boolean {
   return query !== key;
 }
 
-/** The shown row (target or query): the pinned one, else the first target, or the query at which the text opens. */
+/** The shown row (target or query): the pinned row, else the first target, or the query at which the text opens. */
 function rowShown(ctx: ViewContext, source: Source): number {
   const count = ctx.axisOf(source.query).labels.length;
   const row = ctx.cell("pinned")?.query ?? -1;
@@ -183,7 +183,7 @@ function exactly(state: LayerMapState, ...address: [string, number, HeadKey, num
   return exact.get(name) ?? undefined;
 }
 
-/** The row in one layer if it is loaded; otherwise its matrix is requested, unless it is yet to be computed. */
+/** The row in a layer if it is loaded; otherwise its matrix is requested, unless it is yet to be computed. */
 function read(state: LayerMapState, layer: number): Row {
   const { tiles } = state.ctx;
   const { source, head } = state.ctx.layered();
@@ -232,7 +232,7 @@ function draw(state: LayerMapState): void {
   const key = ctx.axisOf(source.key);
   const about = `${ofTargets(source) ? "for" : "in the row of"} ${nameOf(ctx, source.query, rowShown(ctx, source))}`;
   const title = frame.show(about, `${plural(source.unit)} in every layer`);
-  // The button keeps its place, so that a click does not move the picture away from the pointer.
+  // The hidden button still takes its room, so that a click does not move the picture away from the pointer.
   state.back.style.visibility = inside(ctx) ? "" : "hidden";
   figure.plot.ariaLabel = `${title}, ${about}. Up and down arrows change the layer, left and right the ${source.unit}; Enter shows the text in that layer, or at the input again.`;
   const ofLayers = layers.map((layer) => read(state, layer));
@@ -275,7 +275,7 @@ function cellAt(state: LayerMapState, [row, key]: Spot): Cell {
   return layer === undefined ? cell : { ...cell, layer };
 }
 
-/** Outline the cells chosen in one layer of this row, and draw the span. */
+/** Outline the cells of this row chosen in a layer, and draw the span. */
 function drawChosen(state: LayerMapState, source: Source, shown: Size): void {
   const { ctx } = state;
   const span = ctx.span("key");
@@ -326,7 +326,7 @@ function paint(state: LayerMapState, { signed, stochastic }: Source, cols: numbe
   rows.forEach((values, r) => {
     values?.forEach((value, c) => {
       if (Number.isNaN(value)) return;
-      const share = Math.min(1, Math.abs(value) / (end || 1)); // what stands apart may be larger
+      const share = Math.min(1, Math.abs(value) / (end || 1)); // elements apart may have larger values
       codes[r * cols + c] = Math.sign(value) * Math.round(TOP * Math.sqrt(share));
     });
   });

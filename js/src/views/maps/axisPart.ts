@@ -1,6 +1,6 @@
 /**
  * The elements of an axis that a map draws: all but those that stand apart, and of a long text a window of these.
- * Selections name elements of the whole axis; pictures and pointers count the drawn ones.
+ * Selections index elements of the whole axis; pictures and pointers index the drawn elements.
  */
 import type { Axis } from "../../wire/wire.ts";
 
@@ -13,20 +13,20 @@ export interface AxisPart {
   readonly inside: readonly number[];
   /** The labels of those inside. */
   readonly names: readonly string[];
-  /** The window: its first place among those inside, and its length. */
+  /** The window: its first position among the elements inside, and its length. */
   readonly start: number;
   readonly count: number;
   /** The drawn elements. */
   drawn(): readonly number[];
   /** Labels of the drawn elements. */
   side(): Side;
-  /** The place of an element among the drawn ones; -1: it is not drawn. */
+  /** The position of an element among the drawn elements; -1: it is not drawn. */
   positionOf(element: number | undefined): number;
-  /** Open a window of so many elements: the first ones, or those around the middle of the window before. */
+  /** Open a window of this size: the first elements, or those around the middle of the window before. */
   open(count: number): void;
   /** Move the window by some elements; whether it moved. */
   move(by: number): boolean;
-  /** Move the window so that an element stands in its middle, unless it is drawn anyway; whether it moved. */
+  /** Move the window so that an element is in its middle, unless it is drawn anyway; returns whether it moved. */
   reveal(element: number): boolean;
 }
 

@@ -1,4 +1,4 @@
-/** What a window of a long text leaves out, said at its edges: a click on "122 later" moves it there. */
+/** The elements outside a window of a long text, counted at its edges: a click on "122 later" moves it there. */
 
 import { assign, h, on, setFlag, setText } from "../../dom.ts";
 import type { AxisPart } from "./axisPart.ts";
@@ -8,7 +8,7 @@ export interface Edges {
   corner: HTMLElement;
   below: HTMLElement;
   foot: HTMLElement;
-  /** Say what is left out of these axes; `isLong`: the whole map is too dense to be read. */
+  /** Count the elements outside the windows of these axes; `isLong`: the whole map is too dense to be read. */
   show(query: AxisPart, key: AxisPart, isLong: boolean, isWhole: boolean): void;
 }
 

@@ -1,4 +1,4 @@
-/** A matrix on the page: its canvas, its overlays, its labels, and what is apart: separate tokens, and a sink. */
+/** A matrix on the page: its canvas, its overlays, its labels, and the elements apart: special tokens, and a sink. */
 import type { ViewContext } from "../../context.ts";
 import { assign, h, setSizes } from "../../dom.ts";
 import { SINK_NAME } from "../base/rowFacts.ts";
@@ -23,18 +23,18 @@ const NARROW = 420;
 export interface FigureLayout {
   query: AxisPart;
   key: AxisPart;
-  /** The names of what stands apart; "": nothing does. */
+  /** The names of the elements apart; "": none. */
   names: string;
   box: Box;
   /** Whether all cells are shown, however small. */
   whole: boolean;
   numbers: Numbers;
-  /** Whether a column before the first one is for what goes to no element. */
+  /** Whether a column before the first shows the weight on no element. */
   sink?: boolean;
 }
 
 export interface FigureEvents {
-  /** Bring what stands apart back into the map. */
+  /** Bring the elements apart back into the map. */
   back(): void;
   /** Move the window by pages. */
   move(rows: number, cols: number): void;
@@ -52,7 +52,7 @@ function placeSink(sink: SinkColumn, plot: HTMLElement, hasSink: boolean, size: 
   return hasSink ? sink.room(size.cellWidth) : 0;
 }
 
-/** `what` is its role description; `over` are overlays. */
+/** `description` is its role description; `over` are overlays. */
 export function createFigure(
   ctx: ViewContext,
   description: string,
@@ -84,7 +84,7 @@ export function createFigure(
   let size: Size | null = null;
   let isLong = false;
 
-  /** Label the drawn rows and columns, and say what the window leaves out. */
+  /** Label the drawn rows and columns, and count the elements outside the window. */
   const label = (): void => {
     if (!now || !size) return;
     left.layout({ ...now.query.side(), cell: size.cellHeight, room: sizes.leftRoom });

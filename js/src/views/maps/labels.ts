@@ -32,7 +32,7 @@ function fitting(count: number, cell: number): number[] {
 export interface LabelLayout {
   labels: readonly string[];
   special: readonly number[];
-  /** px of one cell along the axis. */
+  /** px of a cell along the axis. */
   cell: number;
   room: number;
   /** Top labels rise at 45 degrees where they do not fit flat; otherwise they stand upright. */
@@ -48,7 +48,7 @@ export interface AxisLabels {
   mark(hovered: number | undefined, pinned: number | undefined): void;
 }
 
-/** Labels along one side: "left" downwards; "top" rotated unless the cells are wide enough for flat labels. */
+/** Labels along a side: "left" downwards; "top" rotated unless the cells are wide enough for flat labels. */
 export function createLabels(side: "left" | "top"): AxisLabels {
   const element = h(`div.labs.labs-${side}`, { "aria-hidden": "true" });
   const hover = h("span.lab.lab-over");

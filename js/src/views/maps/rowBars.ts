@@ -9,7 +9,7 @@ const MOST = 8;
 
 export interface RowBars {
   element: HTMLElement;
-  /** Show a row: its name, its values, the names of the elements that stand apart, and what goes to a sink. */
+  /** Show a row: its name, its values, the names of the elements that stand apart, and the weight on a sink. */
   show(
     title: string,
     values: ArrayLike<number>,

@@ -1,6 +1,6 @@
 /**
- * The column before the first token of a map: what each row gives to a sink, to no token. With it a row sums to one.
- * It is hatched, has its own range from 0 to 1, and stays in view when a window of a long text moves.
+ * The column before the first token of a map: the weight of each row on a sink, and so on no token. Including it, a row
+ * sums to one. It is hatched, has its own range from 0 to 1, and stays in view when a window of a long text moves.
  */
 
 import { colourAt, type MapName, type Mode, scalePosition } from "../../colour.ts";

@@ -1,9 +1,9 @@
 /**
- * A sound on one axis of seconds: wave, spectrogram, words, and a map below them. What is chosen is marked through all of
- * it, can be heard, and is the row that linked views show.
+ * A sound on a common axis of seconds: wave, spectrogram, words, and a map below them. A chosen stretch is marked
+ * through all of it, can be played, and is the row that linked views show.
  *
- * `update` reads words, map and values, and draws all of it; `mark` draws anew what marks the picture, for a pointer that moves.
- * The stage (audio/stage.ts) turns seconds into px, and the pointer into a second, a lane and a row.
+ * `update` reads words, map and values, and draws all of it; `mark` redraws the marks of the picture, for a pointer
+ * that moves. The stage (audio/stage.ts) turns seconds into px, and the pointer into a second, a lane and a row.
  */
 
 import { heatMap } from "../../colour.ts";
@@ -89,7 +89,7 @@ interface AudioState {
   readonly isLoaded: (...values: unknown[]) => boolean;
   /** Plays the sound; null until it is loaded. */
   player: SoundPlayer | null;
-  /** The words and when they are said. */
+  /** The words with their times. */
   spoken: SpokenWords | null;
   /** The map and its values; null: it is awaited, or there is none. */
   map: HeardMap | null;
@@ -107,7 +107,7 @@ interface AudioState {
   /** px of the picture; 0 while it is not visible. */
   width: number;
   height: number;
-  /** The stack that was chosen last, to tell when another view chooses one. */
+  /** The stack after this view's last update, to tell when another view chooses a stack. */
   lastStack: string;
 }
 
@@ -327,7 +327,7 @@ function choice(state: AudioState): MapChoice | undefined {
   return state.spoken?.maps.find((map) => map.name === state.name) ?? state.spoken?.maps[0];
 }
 
-/** Which side of the map the words of the selection are: what was written, or what was heard. */
+/** The side of the map that the selection's stack refers to: the written text, or the sound. */
 function sideOf(stack: string): "written" | "spoken" {
   return /cross|decoder/.test(stack) ? "written" : "spoken";
 }

@@ -1,9 +1,9 @@
 /**
- * A picture and, over it, what a patch or the class token reads in one layer and head; next to it, every other head.
- * Click a patch to look at that one, arrow keys read patch after patch.
+ * A picture and, over it, the patches that a patch or the class token reads in a layer and head; next to it, every
+ * other head. Click a patch to choose it, arrow keys read patch after patch.
  *
- * `draw` reads the maps of the chosen element (`read`), fits the picture (`fit`), and paints the heat (`paint`) and the other
- * heads (`drawColumn`, atlas.ts). A pointer that moves runs `point` of reading.ts alone.
+ * `draw` reads the maps of the chosen element (`read`), fits the picture (`fit`), and paints the heat (`paint`) and the
+ * other heads (`drawColumn`, atlas.ts). A pointer that moves runs `point` of reading.ts alone.
  */
 
 import { type Mode, SCALE } from "../../colour.ts";
@@ -49,9 +49,9 @@ import { createReading, type Reading, type Shown } from "./reading.ts";
 import { type PatchRowsMeta, readRows } from "./rows.ts";
 import { createShares, type Shares } from "./shares.ts";
 
-/** px from which there are three columns, and below which there is one. */
+/** px from which there are three columns, and below which there is a single column. */
 const [WIDE, NARROW] = [1000, 640];
-/** px between the picture and the small ones. */
+/** px between the picture and the small pictures. */
 const GAP = 12;
 const OUTLINES: readonly (readonly [string, string])[] = [
   ["", "none"],
@@ -68,7 +68,7 @@ const SCALES: readonly (readonly [string, string])[] = [
 const options = (choices: readonly (readonly [string, string])[]): HTMLElement[] =>
   choices.map(([value, name]) => h("option", { value }, name));
 
-/** What changes how a map is shaded: its opacity, the outline of its largest values, and the scale of its colours. */
+/** Controls of how a map is shaded: its opacity, the outline of its largest values, and the scale of its colours. */
 function createShading() {
   const heat = h("input.range.image-opacity", {
     type: "range",
@@ -106,7 +106,9 @@ function createOverlay() {
 type Pane = "heads" | "norms";
 const PANES: Record<Pane, string> = { heads: "all heads", norms: "norms" };
 
-/** Buttons that switch between panels if only one fits: first those inside the panels, then those of the caption. */
+/**
+ * Buttons that switch between panels if a single panel fits: first those inside the panels, then those of the caption.
+ */
 function createSwaps(norms: Norms, atlas: Atlas, signal: AbortSignal, swap: (pane: Pane) => void) {
   const button = (name: Pane, panel: Element | null, kind: string) => {
     const button = h(`button.button.${kind}`, { type: "button" }, PANES[name]);
@@ -122,7 +124,7 @@ function createSwaps(norms: Norms, atlas: Atlas, signal: AbortSignal, swap: (pan
   ];
 }
 
-/** What the view consists of, and what it shows. */
+/** The elements of the view, and its state. */
 interface ImageState extends ReturnType<typeof createShading>, ReturnType<typeof createOverlay> {
   readonly ctx: ViewContext;
   readonly root: HTMLElement;
@@ -138,12 +140,12 @@ interface ImageState extends ReturnType<typeof createShading>, ReturnType<typeof
   readonly atlas: Atlas;
   readonly column: Column;
   readonly norms: Norms;
-  /** Buttons that switch between panels if only one fits. */
+  /** Buttons that switch between panels if a single panel fits. */
   readonly swaps: ReturnType<typeof createSwaps>;
   readonly reading: Reading;
-  /** Whether the map shows who reads the chosen element, not what it reads. */
+  /** Whether the map shows the readers of the chosen element instead of the elements it reads. */
   into: boolean;
-  /** The map that is drawn, the former one until the next is here; null: none yet. */
+  /** The drawn map, the previous map until the next arrives; null: none yet. */
   shown: Shown | null;
   /** px of the picture. */
   size: readonly [number, number];
@@ -210,7 +212,7 @@ export const renderImageView = view((ctx, root, signal) => {
     says: true,
     actions: reading.copy ? [reading.copy.element] : [],
   });
-  // It stands above the picture's caption, and is reached before it.
+  // Above the picture's caption, and reached before it.
   lead.parentElement?.prepend(lead);
 
   const state: ImageState = {
@@ -315,7 +317,7 @@ function chosenNow(state: ImageState): {
   return { source, chosen, args, topic: chosen.side === "query" ? "reads" : "readers" };
 }
 
-/** Ask for the maps of the chosen element; what is missing, or null. */
+/** Request the maps of the chosen element; returns the missing data, or null. */
 function read(state: ImageState): Missing | null {
   const { ctx, answers } = state;
   const { source, layer, head } = ctx.resolved();
@@ -376,7 +378,7 @@ function turn(state: ImageState): void {
   state.into = state.direction.value() === "into";
   const side = state.into ? "key" : "query";
   if (side === chosen.side) return;
-  // Where queries and keys are different texts or pictures, an element of one does not exist in the other.
+  // Where queries and keys are different texts or pictures, an element of either does not exist in the other.
   if (queryAxis !== keyAxis || !ctx.cell("pinned")) selection.set({ pinned: null });
   else
     selection.set({
@@ -518,7 +520,7 @@ function draw(state: ImageState): void {
   const missing = read(state);
   words(state);
   state.frame.lacks(missing);
-  // What failed leaves the picture without the map of something else.
+  // After a failure, the picture is shown without the map of another element.
   setFlag(root, "data-blank", missing !== null && (missing.kind !== "awaited" || (missing.other ?? false)));
   if (!state.shown || state.width <= 0) return;
   const now = state.shown;
@@ -526,7 +528,7 @@ function draw(state: ImageState): void {
   const { palette } = filtersOf(ctx);
   const chosenAxis = ctx.axisOf(chosen.side === "query" ? source.query : source.key);
   const targets = source.kind === "attributions";
-  // Maps of one layer are next to the picture already.
+  // Maps of a single layer are next to the picture already.
   setFlag(root, "data-flat", rows.layers.length < 2);
   state.column.element.hidden = rows.heads < 2;
   fit(state);
@@ -545,7 +547,7 @@ function draw(state: ImageState): void {
     targets,
   });
   if (root.hasAttribute("data-norms") && state.normsRoom[0] > 0) {
-    // In the same frame, but after what the reader looks at.
+    // In the same frame, but after the picture.
     cancelAnimationFrame(state.nextNorms);
     state.nextNorms = requestAnimationFrame(() => {
       const at = Math.max(0, source.layers.indexOf(ctx.resolved().layer));

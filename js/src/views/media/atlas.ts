@@ -1,4 +1,4 @@
-/** The map of the chosen element in every layer and head, each on its own range; a click shows that head. */
+/** The map of the chosen element in every layer and head, each on its own range; a click shows the head. */
 import { heatMap, LAST_COLOUR, mapTable, type Rgb, scalePosition } from "../../colour.ts";
 import type { ViewContext } from "../../context.ts";
 import { createWatch, density, h, keyboard, on, setBox, setChildren, setSizes, setText, spotAt } from "../../dom.ts";
@@ -9,14 +9,14 @@ export interface Atlas {
   element: HTMLElement;
   /** Show maps in a box of this height in px. */
   show(rows: PatchRows, words: string, palette: string, tall: number): void;
-  /** Outline what is shown, by the places of layer and head. */
+  /** Outline the shown map, by the indices of layer and head. */
   select(layer: number, head: number): void;
 }
 
 /** px of a map with the line after it, at most, and of the width for all of them. */
 const [LARGEST, WIDE] = [33, 204];
 
-/** What it consists of, and what it shows. */
+/** The elements of the atlas, and its state. */
 interface AtlasState {
   readonly ctx: ViewContext;
   readonly canvas: HTMLCanvasElement;
@@ -33,7 +33,7 @@ interface AtlasState {
   cell: readonly [number, number];
 }
 
-/** `choose` is called with the places of a layer and a head. */
+/** `choose` is called with the indices of a layer and a head. */
 export function createAtlas(
   ctx: ViewContext,
   signal: AbortSignal,

@@ -1,4 +1,4 @@
-/** The elements of an axis that is, or contains, a picture: patches, and what stands apart from them. */
+/** The elements of an axis that is, or contains, a picture: patches, and the elements apart from them. */
 import type { ViewContext } from "../../context.ts";
 import { quoted, safeText } from "../../dom.ts";
 import type { Axis, Cell, Source } from "../../wire/wire.ts";
@@ -61,13 +61,13 @@ export function elementName(ctx: ViewContext, axis: Axis, i: number): string {
   return axis.special[i] || /^\[.*\]$/.test(label) ? safeText(label) : quoted(axis.labels, i, ctx.options.indexBase);
 }
 
-/** What is looked at: what an element reads ("query"), or who reads it ("key"). */
+/** The chosen direction: the elements that an element reads ("query"), or those that read it ("key"). */
 export interface Chosen {
   side: "query" | "key";
   index: number;
 }
 
-/** The element that is chosen: the pinned one, else that which the picture opens with. Attributions have none. */
+/** The chosen element: the pinned element, else that of the opening. Attributions have none. */
 export function chosenElement(ctx: ViewContext, pinned: Cell | null, into: boolean): Chosen {
   const source = ctx.source();
   if (source.kind === "attributions") return { side: "query", index: 0 };

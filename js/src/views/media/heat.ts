@@ -58,7 +58,7 @@ export interface Shade {
 }
 
 const TABLES = new Map<string, Uint32Array>();
-/** The last colour of a table, and the middle of a signed one. */
+/** The last colour of a table, and the middle of a signed table. */
 const [LAST, MIDDLE] = [256, 128];
 
 /** Colours by share of the range as canvas pixels, RGBA in memory. */
@@ -92,7 +92,7 @@ export function shades(values: ArrayLike<number>, { map, mode, range }: Shade): 
   return new Uint8ClampedArray(out.buffer);
 }
 
-/** Paint a map on a canvas of one pixel a patch. */
+/** Paint a map on a canvas with a pixel per patch. */
 export function paintHeat(
   canvas: HTMLCanvasElement,
   values: ArrayLike<number>,
@@ -103,7 +103,7 @@ export function paintHeat(
   if (rows && cols) canvas.getContext("2d")?.putImageData(new ImageData(shades(values, shade), cols, rows), 0, 0);
 }
 
-/** The fewest patches, the largest first, that hold a share of what all of them hold, by magnitude. */
+/** The fewest patches, the largest first, that hold a share of the total of all patches, by magnitude. */
 export function topPatches(values: ArrayLike<number>, share: number): boolean[] {
   const sizes = Array.from(values, (value) => Math.abs(value) || 0);
   let left = share * sizes.reduce((sum, size) => sum + size, 0) * (1 - 1e-6);

@@ -13,7 +13,7 @@ import type { Picture } from "./picture.ts";
 
 export interface Norms {
   element: HTMLElement;
-  /** Show the norms of a stack after a layer, by its place; `width` in px. */
+  /** Show the norms of a stack after a layer, by its index; `width` in px. */
   show(stack: string, axis: Axis, layer: number, width: number, tall: number): void;
 }
 
@@ -41,7 +41,7 @@ export const median = (values: readonly number[]): number => {
   return sorted.length % 2 ? (sorted[half] as number) : ((sorted[half - 1] as number) + (sorted[half] as number)) / 2;
 };
 
-/** What the view consists of, and what it shows. */
+/** The elements of the view, and its state. */
 interface NormsState {
   readonly answers: Answers;
   readonly heat: HTMLCanvasElement;

@@ -7,13 +7,13 @@ import { mediaOf, type ShownMedia } from "./media.ts";
 export const [GREY, DIM] = [0.9, 0.74];
 
 export interface Picture {
-  /** Height of what the model saw as a share of its width; null where it is not known. */
+  /** Height of the model's input as a share of its width; null where it is not available. */
   ratio(): number | null;
-  /** Pixels that the model saw, rows and columns; null where they are not known. */
+  /** Pixels of the model's input, rows and columns; null where they are not available. */
   seen(): readonly [number, number] | null;
-  /** Draw what the model saw as it is; nothing where it has not arrived. */
+  /** Draw the model's input unchanged; nothing before it has arrived. */
   draw(canvas: HTMLCanvasElement, width: number, height: number): void;
-  /** The same as it lies beneath a map, kept for small pictures of this size; null where it has not arrived. */
+  /** The same as drawn beneath a map, cached for small pictures of this size; null before it has arrived. */
   dimmed(width: number, height: number): HTMLCanvasElement | null;
 }
 

@@ -16,7 +16,7 @@ import type { PatchRows } from "./rows.ts";
 const KEYS =
   "arrows: read the next patch · Enter: what it reads · Space: pin the pair · Shift + ↑ ↓: layer · Shift + ← →: head · Home: back to the first · Escape: unpin";
 
-/** What is shown, when its numbers are here. */
+/** The shown map, once its numbers have arrived. */
 export interface Shown {
   source: Source;
   chosen: Chosen;
@@ -32,14 +32,14 @@ export interface Shown {
 /** Whether words are read that stand apart from the picture: those that read a patch of it. */
 const ofWords = ({ rows }: Shown): boolean => rows.patches.length === 0;
 
-/** What is read is a part of. */
+/** The parts around the reading. */
 export interface Surroundings {
   root: HTMLElement;
   plot: HTMLElement;
   shown(): Shown | null;
   /** The size of the picture in px. */
   size(): readonly [number, number];
-  /** The size of what the model saw, in its px. */
+  /** The size of the model's input, in its px. */
   seen(): readonly [number, number] | null;
   frame(): Frame;
   look(side: Chosen["side"], index: number): void;
@@ -48,15 +48,15 @@ export interface Surroundings {
 export interface Reading {
   /** Copies the number that is read; null in a view inside another. */
   copy: CopyButton | null;
-  /** Draw the outlines and say what is read. */
+  /** Draw the outlines and describe the elements that are read. */
   point(): void;
-  /** Say what one of the small maps holds; -1, -1: none is pointed at. */
+  /** Describe a small map; -1, -1: none is hovered. */
   pointMap(layer: number, head: number): void;
-  /** Go back to what is pinned or strongest, unless the reader is in the picture. */
+  /** Go back to the pinned or strongest element, unless the reader is in the picture. */
   settle(): void;
 }
 
-/** What it consists of, and what it shows. */
+/** The elements of the reading, and its state. */
 interface ReadingState {
   readonly ctx: ViewContext;
   readonly root: HTMLElement;
@@ -69,7 +69,7 @@ interface ReadingState {
   readonly query: HTMLDivElement;
   readonly pinnedKey: HTMLDivElement;
   readonly hovered: HTMLDivElement;
-  /** By its place in the grid; -1: what is pinned, or the strongest. */
+  /** By its index in the grid; -1: the pinned element, or the strongest. */
   reading: number;
   /** Whether the readout is spoken: after a key, not after the pointer. */
   spoken: boolean;

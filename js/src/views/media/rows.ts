@@ -1,4 +1,4 @@
-/** What one element reads, or who reads it, in every layer and head: the answers "reads" and "readers". */
+/** The elements that an element reads, or that read it, in every layer and head: the answers "reads" and "readers". */
 import { valueTable } from "../../wire/codec.ts";
 import type { Answer } from "../../wire/embeddedAnswers.ts";
 import type { HeadKey } from "../../wire/wire.ts";
@@ -24,7 +24,7 @@ export interface PatchRows {
   /** The element of every patch, row by row, and the other elements. */
   patches: readonly number[];
   others: readonly number[];
-  /** Values of patches of a layer, by its place, and a head, by its place or a reduction over heads. */
+  /** Values of patches of a layer, by its index, and a head, by its index or a reduction over heads. */
   map(layer: number, head: HeadKey): Float32Array;
   /** Values of the other elements. */
   rest(layer: number, head: HeadKey): Float32Array;

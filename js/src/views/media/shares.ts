@@ -1,4 +1,4 @@
-/** What stands apart from the picture, above it: class and register tokens with their shares, and words. */
+/** The elements apart from the picture, above it: class and register tokens with their shares, and words. */
 import { colourAt, cssOf, heatMap, inkOn, scalePosition } from "../../colour.ts";
 import type { ViewContext } from "../../context.ts";
 import { createWatch, h, on, setChildren, setStyles, setText, shortLabel } from "../../dom.ts";
@@ -30,7 +30,7 @@ interface Chip {
   name: HTMLElement;
 }
 
-/** What it consists of, and what it shows. */
+/** The elements of the panel, and its state. */
 interface SharesView {
   readonly ctx: ViewContext;
   readonly choose: (side: Chosen["side"], index: number) => void;
@@ -39,7 +39,7 @@ interface SharesView {
   readonly chips: HTMLSpanElement;
   readonly words: HTMLSpanElement;
   readonly isOther: (...values: unknown[]) => boolean;
-  /** The chips of what is not a patch, and the buttons of the words, by element. */
+  /** The chips of elements that are not patches, and the buttons of the words, by element. */
   chipOf: Map<number, Chip>;
   buttons: Map<number, HTMLElement>;
   /** The chip of the picture as a whole. */

@@ -1,6 +1,6 @@
 /**
- * A study, as one person goes through it: consent, practice, items and checks, and the answers to hand in. Nothing is
- * kept before consent, and afterwards only in the memory of this page, under a random code.
+ * A study, as a participant goes through it: consent, practice, items and checks, and the answers to hand in. Nothing
+ * is stored before consent, and afterwards only in the memory of this page, under a random code.
  */
 import type { ViewContext } from "../../context.ts";
 import { assign, h, on, safeText, setChildren, setFlag, setText } from "../../dom.ts";
@@ -39,7 +39,7 @@ interface StudyState {
   readonly stage: HTMLDivElement;
   readonly withdraw: HTMLButtonElement;
   readonly frame: Frame;
-  /** Listeners of one step end with it. */
+  /** Listeners of a step end with it. */
   step: AbortController;
   /** The control of the answer; null where nothing is to be chosen. */
   chooser: Chooser | null;
@@ -148,7 +148,7 @@ function fill(state: StudyState, isFocused: boolean, ...parts: HTMLElement[]): v
   const { stage } = state;
   setChildren(stage, ...parts);
   stage.scrollTop = 0;
-  // A screen reader reads what is new, and keys work at once; a page that opens is not scrolled to it.
+  // A screen reader reads the new step, and keys work at once; a page that opens is not scrolled to it.
   if (isFocused) stage.querySelector<HTMLElement>("[tabindex='-1'].aw-study-question")?.focus();
 }
 

@@ -30,7 +30,7 @@ function coloured(item: AskedItem, shown: ShownExplanation | undefined): HTMLEle
   return element;
 }
 
-/** What the colours of an explanation say; its strongest words for a screen reader. */
+/** The meaning of the colours of an explanation; its strongest words for a screen reader. */
 function legend(item: AskedItem, shown: ShownExplanation): HTMLElement {
   const isSigned = shown.values.some((value) => value < 0);
   const words = shown.words ?? item.words;
@@ -54,7 +54,7 @@ function legend(item: AskedItem, shown: ShownExplanation): HTMLElement {
   return h("p.study-legend.fine", ...keys, h("span.sr", ` Strongest words: ${heard.join("; ")}.`));
 }
 
-/** A text with an explanation, under a heading if it is one of two. */
+/** A text with an explanation, under a heading if it is part of a pair. */
 function panel(item: AskedItem, shown: ShownExplanation | undefined, heading: string, prediction: string): HTMLElement {
   const parts: HTMLElement[] = [];
   if (heading) parts.push(h("b.study-heading.fine", heading));
@@ -69,7 +69,7 @@ function panel(item: AskedItem, shown: ShownExplanation | undefined, heading: st
 const says = (prediction: string): HTMLElement =>
   h("p.study-said.fine", "The model answers ", h("b", { dir: "auto" }, safeText(prediction)));
 
-/** What a step shows above its choices. */
+/** The content of a step above its choices. */
 export function shownOf(study: AskedStudy, step: Step): HTMLElement[] {
   const item = itemOf(study, step);
   if (!item) return [];

@@ -1,4 +1,6 @@
-/** Who sees what, in which order: the twin of attnwidgets/people/responses.py, which explains it. */
+/**
+ * Which participant sees which items, in which order: the twin of attnwidgets/people/responses.py, which explains it.
+ */
 
 const CODE_LENGTH = 8;
 const ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789";
@@ -12,7 +14,7 @@ export interface Assignment {
   row: number;
 }
 
-/** One item as one person sees it; `side` 1: the first of a pair stands second. */
+/** An item for a participant; `side` 1: the first of a pair is shown second. */
 export interface Turn {
   item: number;
   cell: number;
@@ -32,7 +34,7 @@ export function hashed(text: string, start: number = FIRST): number {
 export const digest = (text: string): string =>
   [FIRST, SECOND].map((start) => hashed(text, start).toString(16).padStart(8, "0")).join("");
 
-/** The place of a code in the study with this hash (`salt`). */
+/** The assignment of a code in the study with this hash (`salt`). */
 export function placeOf(code: string, salt: string, items: number, cells: number): Assignment {
   const number = hashed(`${salt}:${code}`) % (4 * items * cells);
   const rest = Math.floor(number / cells);

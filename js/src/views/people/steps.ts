@@ -13,7 +13,7 @@ export interface Step {
   position: number;
 }
 
-/** One choice of a step: what is answered, and its words. */
+/** A choice of a step: its value, and its words. */
 export interface Choice {
   value: unknown;
   words: string;
@@ -41,7 +41,7 @@ export function stepsOf(study: AskedStudy, code: string): Step[] {
 export const itemOf = (study: AskedStudy, step: Step): AskedItem | undefined =>
   (step.role === "practice" ? study.practice : step.role === "item" ? study.items : [])[step.at];
 
-/** What can be chosen; words of a text are marked instead in `remove_words`. */
+/** The choices of a step; in `remove_words`, words of a text are marked instead. */
 export function choicesOf(study: AskedStudy): Choice[] {
   if (study.kind === "remove_words") return [];
   if (study.kind === "trust") return TRUST.map((words, i) => ({ value: i + 1, words }));
@@ -49,7 +49,7 @@ export function choicesOf(study: AskedStudy): Choice[] {
   return SIDES.map((value) => ({ value, words: `the ${value}` }));
 }
 
-/** What a check asks for, in words. */
+/** The request of a check, in words. */
 export function checkWords(study: AskedStudy, at: number): string {
   const expected = study.checks[at];
   if (study.kind === "remove_words") return "An attention check: follow the instructions in the text.";
@@ -57,7 +57,7 @@ export function checkWords(study: AskedStudy, at: number): string {
   return `An attention check: please choose “${choice?.words ?? expected}”.`;
 }
 
-/** The right answer of a practice item, in words; "" without one. */
+/** The right answer of a practice item, in words; "" without a right answer. */
 export function instruction(study: AskedStudy, step: Step): string {
   const item = itemOf(study, step);
   if (step.role !== "practice" || !item || item.truth === null) return "";

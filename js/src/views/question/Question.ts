@@ -1,6 +1,6 @@
 /**
  * A question: its prompt, the selection in the view, and the answer, with its receipt. The reader acts in the view,
- * which stands below or elsewhere, types, or copies the line of code; an answer counts once it is submitted.
+ * which is below or elsewhere, types, or copies the line of code; an answer counts once it is submitted.
  */
 import type { ViewContext } from "../../context.ts";
 import { assign, h, on, safeText, setFlag, setText } from "../../dom.ts";
@@ -24,7 +24,7 @@ const ENDS: readonly [number, number] = [28, 7];
 /** The records of the questions of this page, for its file of answers. */
 const RECORDS = "__awAnswers";
 
-/** What of a question outlasts its being drawn anew. */
+/** State of a question that survives when it is drawn anew. */
 const UNFINISHED = "unfinished";
 
 type Mode = "open" | "chosen" | "answered";
@@ -45,15 +45,15 @@ interface QuestionState extends ReturnType<typeof createElements> {
   readonly isPage: boolean;
   readonly kind: string;
   readonly answers: Answers;
-  /** What will be the answer once it is submitted. */
+  /** The answer to be submitted. */
   draft: unknown;
-  /** What is wrong with what was typed. */
+  /** The error in the typed answer. */
   fault: string;
   /** Whether a submitted answer is being changed. */
   isChanging: boolean;
-  /** What was submitted, while it is on its way. */
+  /** A submitted answer on its way. */
   sent: { value: unknown; count: number } | null;
-  /** What the view had chosen last. */
+  /** The last choice in the view. */
   seen: string;
   readonly code: ReturnType<typeof createCopy>;
   readonly receipt: ReturnType<typeof createCopy>;
@@ -63,7 +63,7 @@ interface QuestionState extends ReturnType<typeof createElements> {
 
 type Unfinished = Pick<QuestionState, "draft" | "isChanging" | "seen">;
 
-/** What a question consists of, in addition to the fields of its kind. */
+/** The elements of a question, in addition to the fields of its kind. */
 function createElements() {
   const prompt = h("b.question-prompt", { dir: "auto" });
   const about = h("span.question-about.dim");
@@ -146,7 +146,7 @@ export const renderQuestion = view((ctx, root, signal) => {
     isChanging: false,
     sent: null,
     seen: canonical(selected(ctx, questionOf(ctx).record)),
-    // Drawn anew for another text, it goes on with what was chosen, also while it was being drawn.
+    // Drawn anew for another text, the question continues with its last state, also from while it was being drawn.
     ...(ctx.lasting.get(UNFINISHED) as Unfinished | undefined),
     code,
     receipt,
@@ -229,7 +229,7 @@ function submitted(state: QuestionState): void {
 function settle(state: QuestionState, value: unknown, saved: string, problem: string): void {
   const { ctx } = state;
   const now = questionOf(ctx);
-  // In a live page the reader may answer about another text than the one the question was written with.
+  // In a live page the reader may answer about another text than the recorded text of the question.
   const subject = now.subject === undefined ? now.record.subject : now.subject;
   const question = { ...now, record: { ...now.record, value, subject }, saved, problem, feedback: "", right: null };
   const options: QuestionOptions = { ...(ctx.model.get("options") as QuestionOptions), question };
@@ -243,7 +243,7 @@ function done(state: QuestionState): void {
   update(state);
 }
 
-/** The kernel's answer to what was submitted, if there is one. */
+/** The kernel's answer to a submission, if there is one. */
 function receive(state: QuestionState): void {
   const { answers } = state;
   if (!state.sent) return;
@@ -354,7 +354,7 @@ interface Fields {
   all: Field[];
   /** Call when the view may have chosen something else. */
   follow(): void;
-  /** What the fields show, as an answer. */
+  /** The values of the fields, as an answer. */
   current(): unknown;
 }
 

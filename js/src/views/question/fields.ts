@@ -2,7 +2,7 @@
 import { assign, h, on, safeText, setChildren, setFlag } from "../../dom.ts";
 import { HOW, MOST_CHARACTERS } from "./kinds.ts";
 
-/** A field: what stands in it counts once the reader changed it. */
+/** A field: its value counts once the reader changed it. */
 export interface Field {
   element: HTMLElement;
   /** Show an answer, or none. */
@@ -11,7 +11,7 @@ export interface Field {
   open(is: boolean): void;
 }
 
-/** A line for what the view can also give, or for a number; `changed` is called with the text. */
+/** A text field for numbers, and for values that the view can give as well; `changed` is called with the text. */
 export function createLine(
   kind: string,
   unit: string | null,
@@ -49,7 +49,7 @@ export function createLine(
   };
 }
 
-/** Options, of which one or several are chosen. */
+/** Options of which the reader chooses a single option or several. */
 export function createOptions(
   choices: readonly string[],
   multiple: boolean,

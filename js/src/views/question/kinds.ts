@@ -3,7 +3,7 @@ import { quoted, safeText } from "../../dom.ts";
 import type { AnswerRecord, AskedQuestion } from "../../wire/questions.ts";
 import type { Choices } from "./places.ts";
 
-/** What the reader does first, and the form of a typed answer. */
+/** The first step of the reader, and the form of a typed answer. */
 export const HOW: Record<string, { act: string; form: string; code: string }> = {
   head: { act: "Click a head in the view.", form: "layer.head", code: "(layer, head)" },
   layer: { act: "Move the view to a layer.", form: "layer", code: "layer" },
@@ -66,7 +66,7 @@ export function codeOf(kind: string, value: unknown): string {
   return isPair ? `(${value.join(", ")})` : inside(value);
 }
 
-/** The answer in a typed line; a text says what is wrong with it, null: there is none yet. */
+/** The answer in a typed line; a string describes an error, null: there is no answer yet. */
 export function typed(question: AskedQuestion, line: string, choices: Choices): { value: unknown } | string | null {
   const { kind, unit } = question.record;
   const text = line.trim();

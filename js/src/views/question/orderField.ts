@@ -18,7 +18,7 @@ interface OrderState {
   isOpen: boolean;
 }
 
-/** `choices` null: the reader makes the list; `offered` is what the view would add now, or "". */
+/** `choices` null: the reader makes the list; `offered` is the current cell of the view, or "". */
 export function createOrder(
   choices: readonly string[] | null,
   signal: AbortSignal,
@@ -154,7 +154,7 @@ function draw(state: OrderState): void {
   for (const control of element.querySelectorAll("button, input")) setFlag(control, "inert", !isOpen);
 }
 
-/** The place under the pointer while something is dragged. */
+/** The position under the pointer while an item is dragged. */
 function placeAt(state: OrderState, y: number): number {
   const boxes = [...state.list.children].map((child) => child.getBoundingClientRect());
   const at = boxes.findIndex(({ bottom }) => y < bottom);

@@ -1,9 +1,9 @@
-/** What can be chosen in the view of a question, and what is chosen there now: the twin of attnwidgets/ask/kinds.py. */
+/** The possible choices in the view of a question, and the current choice: the twin of attnwidgets/ask/kinds.py. */
 import type { ViewContext } from "../../context.ts";
 import type { AnswerRecord } from "../../wire/questions.ts";
 import type { Axis, Source } from "../../wire/wire.ts";
 
-/** What the view has; empty without a view. */
+/** The layers, heads and elements of the view; empty without a view. */
 export interface Choices {
   layers: readonly number[];
   heads: readonly number[];
@@ -30,7 +30,7 @@ function axesOf(ctx: ViewContext, source: Source): [Axis, Axis] {
   return [source.kind === "attributions" ? key : ctx.axisOf(source.query), key];
 }
 
-/** What can be chosen; `unit` is what positions count. */
+/** The possible choices; `unit` is the unit of positions. */
 export function placesOf(ctx: ViewContext, unit: string | null): Choices {
   const { sources } = ctx.header();
   if (sources.length === 0) return NONE;
@@ -47,7 +47,7 @@ export function placesOf(ctx: ViewContext, unit: string | null): Choices {
 
 const tokensOf = (axis: Axis, element: number): number[] => (axis.spans ? (axis.spans[element] ?? []) : [element]);
 
-/** What the view has chosen that answers a question of this kind; null: nothing does. */
+/** The current choice of the view that answers a question of this kind; null: none. */
 export function selected(ctx: ViewContext, { kind, unit }: AnswerRecord): unknown {
   if (ctx.header().sources.length === 0) return null;
   const { selection } = ctx;

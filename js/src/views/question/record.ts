@@ -27,7 +27,7 @@ function checksum(text: string): string {
   return (~crc & 0xffffff).toString(16).padStart(6, "0");
 }
 
-/** The receipt of an answer; "" without one. */
+/** The receipt of an answer; "" without an answer. */
 export function receiptOf(record: AnswerRecord): string {
   if (record.value === null) return "";
   const bytes = [...new TextEncoder().encode(canonical(record))].map((byte) => String.fromCharCode(byte));

@@ -19,7 +19,7 @@ import { createContinuations } from "./predictions/continuations.ts";
 import { type Logits, type SamplingOptions, samplingDistribution } from "./predictions/decoding.ts";
 import { createSurprisal } from "./predictions/surprisal.ts";
 
-/** Python's answer for one position; its buffers are logits (float32) and the weight of the others (float64). */
+/** Python's answer for a position; its buffers are logits (float32) and the weight of the others (float64). */
 export interface OutcomesAnswer {
   title: string;
   ids: number[];
@@ -64,7 +64,7 @@ export const renderPredictions = view((ctx, root, signal) => {
     signal,
     () => draw(),
   );
-  /** The predicted token; null: the next one. */
+  /** The predicted token; null: the next token. */
   let position: number | null = null;
   let title = "predictions";
   let most = FEW;
@@ -98,7 +98,7 @@ export const renderPredictions = view((ctx, root, signal) => {
   );
   ctx.views.ChangedPrediction?.(ctx, change);
 
-  // Sampling options change the probabilities, but not what the trace predicts.
+  // Sampling options change the probabilities, but not the prediction of the trace.
   const copy = createCopyButton(ctx, signal, () => {
     const { temperature: t, topK: k, topP: p } = drawing();
     const target = ctx.selection.get("target");

@@ -1,9 +1,9 @@
 /**
- * The text, coloured by one row of a map: the row of the pinned query, of the hovered one, or otherwise the mean over
+ * The text, coloured by a row of a map: the row of the pinned query, of the hovered query, or otherwise the mean over
  * all queries. Attributions show the row of their target; a few targets have a strip each, many a tab each.
  *
- * `update` builds the elements of a new text (`build`), reads a row (`read`) and colours them (`paint`); what explains the
- * colours in words (`describe`) follows once the page has laid the text out.
+ * `update` builds the elements of a new text (`build`), reads a row (`read`) and colours them (`paint`); an explanation
+ * of the colours in words (`describe`) follows once the page has laid the text out.
  */
 
 import { SCALE } from "../../colour.ts";
@@ -53,15 +53,18 @@ import type { StripHost } from "./stripTools.ts";
 /** The values shown, and where they come from. */
 interface Reading {
   values: Float32Array;
-  /** The values of every strip, if every target has one. */
+  /** The values of every strip, if every target has a strip. */
   all: Float32Array[];
   exact: boolean;
   /** Row index, or -1 for the mean over all rows. */
   query: number;
-  /** The end of the scale of the map that the row is from: a value has one colour in both; 0: the values' own. */
+  /**
+   * The end of the scale of the map that the row is from: a value has the same colour in both; 0: the values have their
+   * own scale.
+   */
   top: number;
   preview: boolean;
-  /** The explanation that the values are of, in place of the shown map. */
+  /** The explanation of the values, if it is not the shown map. */
   explained?: Source | undefined;
 }
 
@@ -70,7 +73,7 @@ const MOST_NAMED = 3;
 const MOST_OTHERS = 8;
 /** The filter of the tile has already hidden special tokens. */
 const NOTHING_MORE: Pick<Filters, "special"> = { special: "show" };
-/** Up to this many targets have a strip each; among more, one is chosen. */
+/** Up to this many targets have a strip each; among more, the reader chooses a target. */
 const STACKED = 3;
 
 /** Whether attributions have too many targets for a strip each. */
@@ -97,22 +100,22 @@ interface TokenStripState {
   /** Whether the colour is below the text, and whether the reader wants it stronger. */
   line: boolean;
   intensity: number;
-  /** What marks an element that a search hits: 1, and 2 for the present one. */
+  /** Marks elements with search hits: 1, and 2 for the current hit. */
   edge: ((index: number) => number) | undefined;
   readonly host: StripHost;
   readonly copy: CopyButton | null;
   readonly shared: SharedScale;
   readonly exactRows: ExactRows;
   readonly forgetting: Forgetting;
-  /** The texts that are shown, one for each strip. */
+  /** The strips of the shown texts. */
   keys: Strip[];
   /** The text whose elements are queries; null: no map. */
   queries: Strip | null;
-  /** What the elements were written for. */
+  /** The input of the built elements. */
   builtFor: string;
   /** Ends the listeners of the elements. */
   bound: AbortController;
-  /** What is read; null: nothing yet. */
+  /** The current reading; null before the first. */
   reading: Reading | null;
   /** Whether the page has laid out the text. */
   isShown: boolean;
@@ -227,7 +230,7 @@ function listen(state: TokenStripState, signal: AbortSignal, tools: HTMLSpanElem
 
   ctx.views.StripTools?.(Object.create(ctx, { strip: { value: host } }), tools);
   atEnd(signal, () => state.bound.abort());
-  // Where a text stands is known once the page has laid it out.
+  // The position of a text is available once the page has laid it out.
   whenShown(texts, signal, () => {
     state.isShown = true;
     if (state.reading) describe(state, state.reading);
@@ -238,12 +241,12 @@ function cell(ctx: ViewContext, query: number, key: number): Cell {
   return { unit: ctx.source().unit, query, key };
 }
 
-/** Whether every target has a strip of its own. */
+/** Whether every target has a separate strip. */
 function stacked(state: TokenStripState): boolean {
   return state.keys.length > 1;
 }
 
-/** Without a pin, a hovered token is previewed as the query; with one, it is the key. */
+/** Without a pin, a hovered token is previewed as the query; with a pin, it is the key. */
 function hover(state: TokenStripState, index: number, chooses: boolean, row: number): void {
   const { selection } = state.ctx;
   const pinned = state.ctx.cell("pinned");
@@ -483,7 +486,7 @@ function describe(state: TokenStripState, { query, values, exact, preview }: Rea
   frame.readout.show([words, toSink].filter(Boolean).join(" · "), true);
 }
 
-/** Scroll a long text, and not the page, to what is pinned, or to the query of the first picture. */
+/** Scroll a long text, and not the page, to the pinned element, or to the query of the first picture. */
 function keepInSight(state: TokenStripState, pinned: Cell | null, opening: number): void {
   const scroller = [state.texts, state.root].find((el) => el.scrollHeight > el.clientHeight + 1);
   if (!scroller) return;
@@ -528,7 +531,7 @@ function update(state: TokenStripState, changed: ReadonlySet<Change> = new Set()
   const { source, layer, head } = ctx.resolved();
   if (!only(changed, "hover")) {
     build(state, source);
-    // Inside another view the text stands alone.
+    // In a nested view the text has no frame.
     const title = isInside ? source.title : frame.show((shown) => whereWords(ctx, shown));
     if (!isInside) state.units.show();
     state.copy?.show();

@@ -32,7 +32,7 @@ function joined(labels: readonly string[]): Joined {
   return cached;
 }
 
-/** All matches of `wanted` in the text of these labels, ignoring case, in order and without overlaps. */
+/** All matches of `query` in the text of these labels, ignoring case, in order and without overlaps. */
 export function findHits(labels: readonly string[], query: string): Hit[] {
   const pattern = plain(query);
   const { text, ends } = joined(labels);

@@ -1,10 +1,10 @@
-/** Choosing a prediction: a click explains it, Shift-click contrasts the explained one with it. */
+/** Choosing a prediction: a click explains it, Shift-click contrasts the explained prediction with it. */
 import type { ViewContext } from "../../context.ts";
 import { baseKey, keyWithTargets, methodWithTargets, type TargetPair } from "../../wire/keys.ts";
 import type { Header, Outcome } from "../../wire/wire.ts";
 import { showMethod, shownTargets } from "../base/methodChoice.ts";
 
-/** The method that explains a chosen prediction: the shown one if it can, else the best that the trace can serve. */
+/** The method that explains a chosen prediction: the shown method if it can, else the best that the trace can serve. */
 export function methodFor(header: Header, shown: string): string {
   return methodWithTargets(header, shown) ? shown : header.predictions.method;
 }
@@ -35,7 +35,7 @@ export function explainOutcome(ctx: ViewContext, item: Outcome, asFoil: boolean,
   const { items } = header.predictions;
   const shown = ctx.source().method;
   const [target, foil] = shownTargets(ctx);
-  // A method without a target explains the prediction; one that explains nothing has neither.
+  // A method without a target explains the prediction; a method that explains no outcome has neither.
   const now: TargetPair = methodWithTargets(header, shown) ? [target ?? items[0] ?? null, foil] : [null, null];
   const pair = chosenOutcomes(items, item, now, asFoil);
   const method = methodFor(header, shown);

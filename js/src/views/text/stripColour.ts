@@ -1,5 +1,5 @@
 /**
- * Fills behind running text: the maps' own colours, so that a value looks the same in text and map. A fill is as
+ * Fills behind running text in the colours of the maps, so that a value looks the same in text and map. A fill is as
  * transparent as its colour allows, so that zero is the page's background also where that is not plain white or night.
  */
 

@@ -25,7 +25,10 @@ export interface StripHost {
   note(index: number): string;
 }
 
-/** Say how far ranks vary between defensible choices; returns what hatches the elements whose rank is unstable. */
+/**
+ * Write how far ranks vary between defensible choices; returns a function that hatches the elements whose rank is
+ * unstable.
+ */
 function createRankNotes(ctx: ViewContext, strip: StripHost, words: HTMLElement): (() => void) | null {
   const { ranks } = ctx.options as TokenStripOptions;
   if (!ranks) return null;

@@ -13,7 +13,7 @@ const NEAR = "100px 0px";
 /** The largest side of a canvas that every browser supports. */
 const LONGEST = 16000;
 
-/** A run of elements whose boxes share one canvas. */
+/** A run of elements whose boxes share a canvas. */
 export interface Chunk {
   /** The inline element around the run, observed for scrolling into view. */
   holder: HTMLElement;
@@ -47,7 +47,7 @@ export interface Underlay {
   paint(fill: (index: number) => Fill, line?: boolean, edge?: ((index: number) => number) | undefined): void;
 }
 
-/** Puts one canvas per chunk into `layer`, which lies under the text of `strip`. Ends with `signal`. */
+/** Puts a canvas per chunk into `layer`, which lies under the text of `strip`. Ends with `signal`. */
 export function createUnderlay(
   strip: HTMLElement,
   layer: HTMLElement,
@@ -90,7 +90,7 @@ export function createUnderlay(
     frame = requestAnimationFrame(draw);
   };
 
-  // Only the strip's own size is observed; canvases are out of the flow, which prevents feedback.
+  // Only the size of the strip is observed; canvases are out of the flow, which prevents feedback.
   const resized = (box: DOMRectReadOnly): void => {
     const now = `${Math.round(box.width)}x${Math.round(box.height)}`;
     if (now === size) return;

@@ -1,7 +1,7 @@
 /**
  * A model over its training: the map of a head at a step, and behaviour, pattern and cause over all steps.
  *
- * `update` reads the run and the map, `draw` fits both into the room, `say` puts what is pointed at into words.
+ * `update` reads the run and the map, `draw` fits both into the room, `say` describes the hovered element in words.
  */
 import type { ViewContext } from "../../context.ts";
 import { assign, h, keyboard, on, onResize, setFlag, setText, shortLabel } from "../../dom.ts";
@@ -22,7 +22,7 @@ import { createStepMap } from "./stepMap.ts";
 
 /** px of the body from which the map and the curves stand next to each other. */
 const WIDE = 640;
-/** px of the map where it stands above the curves. */
+/** px of the map where it is above the curves. */
 const ABOVE = 340;
 /** px of the scale below the map. */
 const SCALE = 24;
@@ -40,7 +40,7 @@ interface RunState {
   readonly body: HTMLElement;
   readonly frame: Frame;
   run: Run | null;
-  /** What `run` was read from. */
+  /** The input of `run`. */
   readFrom: unknown;
   tile: Tile | null;
   /** The step under the pointer in the curves; -1: none. */

@@ -1,4 +1,4 @@
-/** Behaviour, pattern and cause over the steps, on one axis; below them a row of squares for every claim. */
+/** Behaviour, pattern and cause over the steps, on a common axis; below them a row of squares for every claim. */
 import type { ViewContext } from "../../context.ts";
 import { createWatch, h, setChildren, setFlag } from "../../dom.ts";
 import { createFigure } from "../charts/figure.ts";
@@ -47,13 +47,13 @@ export function createCurves(ctx: ViewContext) {
     element: h("div.run-curves", figure.element, claims),
     plot: figure.plot,
     placeAt,
-    /** Draw the curves with markers at a step and at the one under the pointer. */
+    /** Draw the curves with markers at the current step and at the hovered step. */
     draw(run: Run, curves: readonly NamedCurve[], step: number, over: number, width: number): void {
       positions = placesOf(run.steps);
       const texts = curves.map(({ name }) => name);
       const [low, high] = rangeOf(curves.flatMap(({ values }) => [...values]));
       const room = labelRoom(width, texts, figure.legend);
-      // What is hardly below zero lies below the axis, whose numbers stay round.
+      // Values slightly below zero extend below the axis, whose numbers stay round.
       chart = chartOf(width, room, run.steps.length, low > -0.1 ? 0 : low, Math.max(1, high), HEIGHT);
       const made = chart;
       const looks = curves.map((_, i) => lookOf(i, ctx.theme));

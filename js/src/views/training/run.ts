@@ -29,7 +29,7 @@ interface RunMeta {
 export interface Run extends RunMeta {
   /** Share of a head's attention by [step, layer, head, pattern]; NaN at gaps. */
   patterns: Float32Array;
-  /** Behaviour that is lost without a head [step, layer, head]; empty if it is not known. */
+  /** Behaviour that is lost without a head [step, layer, head]; empty if it was not measured. */
   cause: Float32Array;
 }
 
@@ -68,7 +68,7 @@ export function readRun({ meta, buffers }: Answer<RunMeta>): Run {
   return { ...meta, patterns, cause };
 }
 
-/** The place of a head at a step in arrays of [step, layer, head]. */
+/** The index of a head at a step in arrays of [step, layer, head]. */
 function placeOf({ heads }: Run, step: number, layer: number, head: number): number {
   return (step * heads.length + layer) * Math.max(...heads) + head;
 }
@@ -84,7 +84,7 @@ export function causeOf(run: Run, layer: number, head: number): number[] {
   return run.steps.map((_, step) => run.cause[placeOf(run, step, layer, head)] ?? Number.NaN);
 }
 
-/** Steps below which a curve is not said to appear. */
+/** Number of steps below which a curve has no step of appearance. */
 const FEWEST = 5;
 
 /** The share of its range by which a curve must end away from where it began, to be half way anywhere. */

@@ -10,7 +10,7 @@ const TALL = 136;
 
 const defined = (values: readonly (number | null)[]): number[] => values.flatMap((value) => value ?? []);
 
-/** Places of round numbers on an axis. */
+/** Positions of round numbers on an axis. */
 function ticksOf(low: number, high: number): number[] {
   const step = [0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 20, 50].find((step) => (high - low) / step <= 6) ?? (high - low) / 5;
   const first = Math.ceil(low / step - 1e-9);

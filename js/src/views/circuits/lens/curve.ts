@@ -9,7 +9,7 @@ const TICKS = [0, 9, 99, 999, 9999, 99999];
 const NAMES = ["1st", "10", "100", "1,000", "10⁴", "10⁵"];
 
 export interface CurveState {
-  /** Ranks by row: the shown lens, and the other one if it is known. */
+  /** Ranks by row: the shown lens, and the other lens if it has arrived. */
   lines: readonly { name: string; ranks: readonly number[]; isShown: boolean }[];
   rows: readonly number[];
   chosen: number;

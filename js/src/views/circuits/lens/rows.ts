@@ -1,7 +1,7 @@
 /** The rows of a lens that are shown: where they do not all fit, those before the answer rises are thinned. */
 
 /**
- * All rows if they fit; else every second (third, ...) one before the answer comes first and stays there, and all from
+ * All rows if they fit; else every second (third, ...) row until the answer comes first and stays there, and all from
  * then on. The twin of `folded` in attnwidgets/views/still/circuits.py.
  */
 export function rowsShown(count: number, ranks: readonly number[], most: number): number[] {
@@ -18,7 +18,7 @@ export function rowsShown(count: number, ranks: readonly number[], most: number)
   return [count - 1];
 }
 
-/** The rows with a chosen one among them, in place of the row before it; their number does not change. */
+/** The rows including a chosen row, which replaces the row before it; their number does not change. */
 export function withRow(rows: readonly number[], row: number): number[] {
   if (rows.includes(row)) return [...rows];
   const before = rows.findLastIndex((shown) => shown < row);

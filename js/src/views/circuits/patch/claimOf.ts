@@ -1,4 +1,4 @@
-/** What a claim of chosen activations is about. */
+/** The subject of a claim about chosen activations. */
 import type { NumberPlace } from "../../base/copyPython.ts";
 import type { Activation } from "./patching.ts";
 
@@ -13,7 +13,7 @@ function isBetween(activations: readonly Activation[]): boolean {
 export const CLAIM_TITLE =
   "Copy the Python that checks a claim about the chosen head, or the one that carries most from a token to a later one in a later layer";
 
-/** The claim about the chosen head, or the one between two activations; null of other activations. */
+/** The claim about the chosen head, or about two activations; null for other activations. */
 export function claimOf(chosen: readonly Activation[]): NumberPlace | null {
   const [only] = chosen;
   if (chosen.length === 1 && only?.[0] === "head" && only[2] === null)

@@ -1,4 +1,4 @@
-/** Messages as cards in their order, with rows in place of those that are folded. */
+/** Messages as cards in their order; folded messages are a single row. */
 import { h, keyboard, on, setChildren, setFlag, setStyles } from "../../../dom.ts";
 import { plural } from "../../base/navigation.ts";
 import { decimal } from "../words.ts";

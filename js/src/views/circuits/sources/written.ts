@@ -10,13 +10,13 @@ const TOPIC = "written_without";
 /** The twin of `_answer_written` in attnwidgets/views/circuits/sources_view.py. */
 interface Written {
   text: string;
-  /** What it writes with nothing hidden. */
+  /** The model's text with nothing hidden. */
   plain: string;
 }
 
 export interface WrittenAnswer {
   element: HTMLElement;
-  /** Request what the model writes without the part that is meant. */
+  /** Request the model's text without the current part. */
   request(): void;
   draw(picture: Picture): void;
 }

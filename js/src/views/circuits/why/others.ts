@@ -1,4 +1,4 @@
-/** Other texts: tokens that the query would look at in the place of the key, and those that would look at the key. */
+/** Other texts: tokens that the query would look at in place of the key, and tokens that would look at the key. */
 import type { ViewContext } from "../../../context.ts";
 import { assign, h, on, setChildren, setText } from "../../../dom.ts";
 import type { Answers } from "../../../wire/answers.ts";
@@ -33,13 +33,15 @@ export interface Others {
   offer: HTMLElement;
   /** The lists. */
   element: HTMLElement;
-  /** What is shown of a cell, once it is here. */
+  /** The other texts of a cell, once they arrive. */
   show(args: WhyArgs, state: OthersState): ShownOthers | null;
 }
 
 const TOPIC = "in_other_texts";
 
-/** `compare` is called when the reader wants other texts, `isPage` is whether nobody computes what is not there. */
+/**
+ * `compare` is called when the reader requests other texts; `isPage` is true where no kernel computes missing answers.
+ */
 export function createOthers(
   ctx: ViewContext,
   signal: AbortSignal,

@@ -9,7 +9,7 @@ import type { Edge } from "./mass.ts";
 export const BARS = 34;
 /** Height in px of the bar of a special token. */
 const APART = 6;
-/** Width in px of a token from which the bar of a special one has its number. */
+/** Width in px of a token from which the bar of a special token has its number. */
 const NUMBERED = 34;
 /** Shades of edges, from faint to full. */
 const SHADES = 8;
@@ -48,7 +48,7 @@ export function erased(canvas: HTMLCanvasElement): CanvasRenderingContext2D | nu
   return pen;
 }
 
-/** Edges, one stroke per shade and kind; `apart` says which tokens are special. */
+/** Edges, a stroke per shade and kind; `apart` marks the special tokens. */
 export function drawEdges(
   pen: CanvasRenderingContext2D,
   { x, y, cell }: Grid,

@@ -22,11 +22,11 @@ import { svg } from "../../charts/svg.ts";
 import { peak } from "../../text/rowValues.ts";
 import type { Profile } from "./sources.ts";
 
-/** px: the lowest chart, one name below it, and its margins. */
+/** px: the lowest chart, a line of the legend below it, and its margins. */
 const [LOWEST, LEGEND_LINE, MARGINS] = [120, 18, 8];
 
 export interface Lines extends Pick<Figure, "element" | "plot"> {
-  /** Draw values [line][layer] in a box of `width` by `height` px; `own`: each line has its own scale. */
+  /** Draw values [line][layer] in a box of `width` by `height` px; `ownScale`: each line has a separate scale. */
   draw(profile: Profile, values: readonly number[][], ownScale: boolean, width: number, height: number): void;
   /** Mark the selected and the hovered layer, and write the values at the latter, or else the former, with its name. */
   mark(now: number, hovered: number): void;

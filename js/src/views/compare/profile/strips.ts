@@ -1,5 +1,5 @@
 /**
- * The text from which sources are chosen, coloured by one line in one layer; above it, the text from which the query is
+ * The text from which sources are chosen, coloured by a line in a layer; above it, the text from which the query is
  * chosen.
  */
 

@@ -44,7 +44,10 @@ export interface MapsPicture {
   mark(query: number, key: number): void;
 }
 
-/** px: the room of the queries' and of the keys' names, the least side of a cell that has one, the gap between maps and their headings. */
+/**
+ * px: the room of the queries' and of the keys' names, the least side of a cell with a name, the gap between maps and
+ * their headings.
+ */
 const [NAMES, OVER, NAMED, GAP, HEADING] = [76, 64, 12, 12, 20];
 
 /** Its elements, and the state that they show. */
@@ -60,7 +63,7 @@ interface MapsState {
   }[];
   readonly names: HTMLDivElement;
   readonly element: HTMLDivElement;
-  /** What is drawn; null: nothing yet. */
+  /** The drawn maps; null before the first. */
   shown: ShownMaps | null;
   /** The rows and columns that are drawn, of those that are aligned. */
   rows: number[];

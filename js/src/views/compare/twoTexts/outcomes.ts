@@ -13,7 +13,7 @@ export interface Outcomes {
   rows: [id: number, label: string, first: number, second: number][];
   /** Why their probabilities are not compared, or "". */
   reason: string;
-  /** What both are explained for, if the reader chose nothing else. */
+  /** The target that both texts are explained for, unless the reader chose another. */
   target: number | null;
 }
 
@@ -28,7 +28,7 @@ const MOST = 7;
 
 const bare = (label: string): string => shortLabel(label.replace(/^[␣▁]/, "") || label, 20);
 
-/** The chips of one text. */
+/** The chips of a text. */
 export function createChips(
   ctx: ViewContext,
   signal: AbortSignal,

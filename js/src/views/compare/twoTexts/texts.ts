@@ -1,4 +1,6 @@
-/** Two texts in aligned columns, and their numbers: what `TwoTexts` in attnwidgets/views/compare/two_texts.py answers. */
+/**
+ * Two texts in aligned columns, and their numbers: the answers of `TwoTexts` in attnwidgets/views/compare/two_texts.py.
+ */
 
 import type { ViewContext } from "../../../context.ts";
 import type { Answer } from "../../../wire/embeddedAnswers.ts";
@@ -6,7 +8,10 @@ import { baseKey } from "../../../wire/keys.ts";
 import type { TwoTextsOptions } from "../../../wire/viewState.ts";
 import type { HeadKey } from "../../../wire/wire.ts";
 
-/** The columns of one axis: of each text the first element there (-1: none), its label, and what the columns are. */
+/**
+ * The columns of an axis: for each text the first element in the column (-1: none), its label, and properties of the
+ * column.
+ */
 export interface Columns {
   places: (readonly [number, number])[];
   labels: readonly [string[], string[]];
@@ -27,7 +32,7 @@ export interface Texts {
 export interface RowsMeta {
   query: number | null;
   shares: boolean;
-  /** What no token has, of each text; null if nothing is conserved. Absent from maps. */
+  /** The amount that no token has, for each text; null if nothing is conserved. Absent from maps. */
   rests?: [number, number] | null;
   verdict?: string;
   about?: [target: string, foil: string | null];
@@ -53,7 +58,7 @@ export type Rows = readonly [Float32Array, Float32Array, Float32Array];
 
 export const settings = (ctx: ViewContext): TwoTextsOptions => ctx.options as TwoTextsOptions;
 
-/** The place of what is shown; attributions by layer are read at the input. */
+/** The address of the shown numbers; attributions by layer are read at the input. */
 export function placeOf(ctx: ViewContext): { address: MapAddress; isMap: boolean; recorded: boolean } {
   const { source, layer, head } = ctx.resolved();
   const method = source.method.replace(/:layers$/, "");
@@ -65,11 +70,11 @@ export function placeOf(ctx: ViewContext): { address: MapAddress; isMap: boolean
 
 export const queriesOf = ({ keys, queries }: Texts): Columns => queries ?? keys;
 
-/** The column in which an element of the first text stands; -1: none. */
+/** The column that contains an element of the first text; -1: none. */
 export function columnOf({ places }: Columns, element: number): number {
   if (element < 0) return -1;
   let [low, column] = [0, -1];
-  // Elements stand in their order: the last column that begins at or before this one.
+  // Elements are in order: the last column that begins at or before the element.
   for (; low < places.length; low += 1) {
     const first = places[low]?.[0] ?? -1;
     if (first > element) break;
@@ -78,7 +83,7 @@ export function columnOf({ places }: Columns, element: number): number {
   return column;
 }
 
-/** What a column reads: “keys” for “key”, or one of them if there is only one. */
+/** Whether both texts have elements in a column. */
 export const hasBoth = ({ places }: Columns, column: number): boolean => !places[column]?.includes(-1);
 
 const READ = new WeakMap<Answer<unknown>, Float32Array>();
@@ -101,7 +106,7 @@ export function rowsIn(answer: Answer<RowsMeta>): Rows {
   return [0, 1, 2].map((i) => values.subarray(i * count, (i + 1) * count)) as unknown as Rows;
 }
 
-/** The rows of one query in an answer to "maps", which holds all columns. */
+/** The rows of a query in an answer to "maps", which holds all columns. */
 export function rowIn(answer: Answer<MapsMeta>, query: number): Rows {
   const values = valuesOf(answer);
   const [rows, cols] = answer.meta.shape;

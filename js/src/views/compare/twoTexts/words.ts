@@ -1,4 +1,4 @@
-/** What differs between two texts in words: only what the numbers say. */
+/** The differences between two texts in words: only what the numbers show. */
 
 import { h, shortLabel } from "../../../dom.ts";
 import { printed } from "../../../numbers.ts";
@@ -23,7 +23,7 @@ export function signedText(value: number, decimals = 3): string {
   return (value < 0 ? "−" : "+") + text;
 }
 
-/** A number in a cell, to the decimals that the largest one has room for. */
+/** A number in a cell, to the decimals that the largest number has room for. */
 export function cellText(value: number, top: number): string {
   if (Number.isNaN(value)) return "–";
   const decimals = top >= 10 ? 1 : top >= 0.05 ? 2 : 3;
@@ -34,7 +34,7 @@ export function cellText(value: number, top: number): string {
 
 const bare = (label: string): string => `\u2068“${shortLabel(label.replace(/^[␣▁]/, "") || label, 24)}”\u2069`;
 
-/** “keys” for “key”; what only one text has is named alone. */
+/** “keys” for “key”; a column of a single text names only its element. */
 export function columnWords(
   { labels, same, places }: Columns,
   column: number,
@@ -47,7 +47,7 @@ export function columnWords(
   return same[column] ? (first as string) : `${first} − ${second}`;
 }
 
-/** What the texts differ in, as the beginning of a sentence. */
+/** The differences between the texts, as the beginning of a sentence. */
 function changeWords(columns: Columns, names: readonly [string, string]): string {
   const differing = columns.same.flatMap((same, i) => (same ? [] : [i]));
   const [only] = differing;
@@ -73,7 +73,7 @@ function largest(difference: Float32Array): number {
 
 const sum = (values: Float32Array): number => values.reduce((total, value) => total + value, 0);
 
-/** How attributions differ: the target, what the tokens have of it, and what no token has. */
+/** How attributions differ: the target, the share that the tokens have, and the share that no token has. */
 export function attributionSentence(
   columns: Columns,
   rows: Rows,

@@ -22,14 +22,14 @@ import { dropWords, type Mode, type Removal, valueWithAll } from "./steps.ts";
 
 export interface RemovalChart {
   element: HTMLElement;
-  /** `what` names the current point. */
+  /** `label` names the current point. */
   show(removal: Removal, mode: Mode, step: number, label: string, size: { width: number; height: number }): void;
 }
 
 /** px of a line of a label, and below the axis for its title. */
 const LINE = 16;
 const TITLE = 18;
-/** px between lines that can be told apart. */
+/** px between lines that are far enough apart to be distinguished. */
 const APART = 6;
 
 interface Line {
@@ -55,7 +55,7 @@ interface ChartState {
   chart: Chart | null;
   /** The curve that is drawn. */
   shown: Removal | null;
-  /** What it was drawn from. */
+  /** The input of the drawn curve. */
   drawnKey: string;
   /** Where the lines run, and the boxes of their names. */
   paths: Point[][];
@@ -64,7 +64,7 @@ interface ChartState {
   scale: number;
 }
 
-/** `pick` is called with the step under the pointer; `units` names what is removed. */
+/** `pick` is called with the step under the pointer; `units` names the removed elements. */
 export function createChart(
   ctx: ViewContext,
   signal: AbortSignal,
@@ -180,7 +180,7 @@ function draw(state: ChartState, removal: Removal, mode: Mode, width: number, ta
   state.occupied = [];
   const written = lines.flatMap(({ name, look }, i) => {
     const others = state.paths.filter((_, other) => other !== i).flat();
-    // It is named where it can be told apart.
+    // A line is named where it is clear of the others.
     const clear = (state.paths[i] ?? []).filter(([x, y]) =>
       others.every((to) => Math.hypot(x - to[0], y - to[1]) > APART),
     );
@@ -208,7 +208,7 @@ function follow(state: ChartState, event: PointerEvent): void {
   if (k >= 0) state.pick(steps.reduce((best, _, i) => (away(i) < away(best) ? i : best), 0));
 }
 
-/** Only what moves with the slider is redrawn; the lines stay. */
+/** Only the parts that move with the slider are redrawn; the lines stay. */
 function show(
   state: ChartState,
   removal: Removal,

@@ -1,4 +1,4 @@
-/** Places for labels inside a chart: near what they name, and off everything else. */
+/** Positions for labels inside a chart: near the lines they name, and clear of everything else. */
 
 export interface Box {
   x: number;
@@ -9,7 +9,7 @@ export interface Box {
 
 export type Point = readonly [x: number, y: number];
 
-/** px between the places that are tried, and that a label keeps from a line. */
+/** px between candidate positions, and between a label and a line. */
 const STEP = 8;
 const GAP = 5;
 
@@ -21,8 +21,8 @@ const overlap = (a: Box, b: Box): boolean =>
   a.x < b.x + b.width && b.x < a.x + a.width && a.y < b.y + b.height && b.y < a.y + a.height;
 
 /**
- * The place in `area` for a label of this size that is nearest to the points it names, off these and all `others`, nearer
- * to its own than to theirs where that can be, and off the boxes that are `occupied`.
+ * The position in `area` for a label of this size that is nearest to the points of its line, clear of these and of
+ * `others`, nearer to its line than to the others if possible, and clear of the boxes in `occupied`.
  */
 export function freePlace(
   area: Box,

@@ -1,4 +1,4 @@
-/** The prediction with all tokens and the current one: each said once, as a bar, and what else there is to know. */
+/** The prediction with all tokens and the current prediction as bars, with further facts in words. */
 
 import { h, setChildren, setStyles, setText } from "../../../dom.ts";
 import { plural } from "../../base/navigation.ts";
@@ -22,7 +22,7 @@ export function createPredictionChange(): PredictionChange {
   });
   const [predicted, chance] = [h("p"), h("p.dim")];
 
-  /** What chance and single removals leave of it. */
+  /** How much of the prediction random and single removals leave. */
   const chanceWords = (
     { baselines, steps, values, score }: Removal,
     mode: Mode,
@@ -62,7 +62,7 @@ export function createPredictionChange(): PredictionChange {
         setStyles(bar, { width: `${(100 * Math.max(0, Math.min(1, shown[i] || 0))).toFixed(1)}%` });
       }
       const prediction = predictedAt(removal, mode, step);
-      // The probability of the target stands above.
+      // The probability of the target is shown above.
       const words = !prediction
         ? []
         : prediction.label === target

@@ -13,7 +13,7 @@ export interface StepSlider {
   until(last: number): void;
   go(step: number): void;
   stop(): void;
-  /** What is counted, how many of how many, and both for screen readers. */
+  /** The counted elements, their number of all, and both for screen readers. */
   name(label: string, count: string, words: string): void;
 }
 

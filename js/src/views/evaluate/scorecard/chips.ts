@@ -1,5 +1,6 @@
 /**
- * One chip per method: a click shows or hides it, a double click shows it alone, another double click shows all again.
+ * A chip for each method: a click shows or hides it, a double click shows it alone, another double click shows all
+ * again.
  */
 
 import { h, on, setChildren, shortLabel } from "../../../dom.ts";
@@ -26,7 +27,7 @@ export function createMethodChips(
     const chip = (event.target as Element).closest<HTMLElement>(".aw-scores-chip");
     return chip ? Number(chip.dataset.row) : -1;
   };
-  /** Show one method alone, or all if it already was alone in `before`. */
+  /** Show a method alone, or all if it already was alone in `before`. */
   const solo = (row: number, before: readonly string[]): void => {
     const names = rows.flatMap(([name, baseline], other) => (baseline || other === row ? [] : [name]));
     const method = rows[row]?.[0] ?? "";

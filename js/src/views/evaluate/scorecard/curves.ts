@@ -21,7 +21,7 @@ import { type Card, numbersOf, type Shown, scoreWords } from "./scores.ts";
 /** A baseline that is this many times higher than all methods would flatten their curves, and is cut off. */
 const FAR = 1.5;
 
-/** Positions of the values on the horizontal axis, from 0 to their number minus one. */
+/** Positions of the values on the horizontal axis, from 0 to their number minus 1. */
 export function placesOf(labels: readonly (number | string)[]): number[] {
   const values = labels.map(Number);
   const rises =

@@ -1,4 +1,4 @@
-/** One value with its interval, and where it stands, in words. */
+/** A value with its interval, and its position, in words. */
 
 import { intervalWords, type Shown, scoreWords } from "./scores.ts";
 

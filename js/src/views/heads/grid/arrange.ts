@@ -10,9 +10,9 @@ export interface Spot {
 }
 
 export interface Line {
-  /** The label to its left; "" if the line continues the one above. */
+  /** The label to its left; "" if the line continues the line above. */
   label: string;
-  /** Null: hidden by a filter, with its place kept. */
+  /** Null: hidden by a filter, with an empty cell in its position. */
   spots: (Spot | null)[];
 }
 
@@ -23,7 +23,7 @@ export interface Arrangement {
   shown: number;
 }
 
-/** Size of a head's place in px. */
+/** Size of a head's cell in px. */
 export interface Size {
   width: number;
   height: number;
@@ -39,7 +39,7 @@ export interface Ordering {
   /** The statistic; null: none, and heads are ordered by layer. */
   value: ((spot: Spot) => number) | null;
   keeps: (spot: Spot) => boolean;
-  /** Whether a layer is without heads: its one map then takes the room of all. */
+  /** Whether a layer is without heads: its single map then takes the room of all. */
   isWhole: (layer: number) => boolean;
   layerName: (layer: number) => string;
 }
@@ -67,7 +67,7 @@ export function arrange(options: ArrangeOptions): Arrangement {
   const { layers, heads, value, keeps, isWhole, lowest, layerName } = options;
   const order = value ? options.order : "layers";
   const of = value ?? ((): number => NaN);
-  // Heads without a value come last in either direction; equal ones keep the order of layer and head.
+  // Heads without a value come last in either direction; heads with equal values are in the order of layer and head.
   const rank = (spot: Spot): number => (Number.isNaN(of(spot)) ? Infinity : lowest ? of(spot) : -of(spot));
   const sorted = (spots: Spot[]): Spot[] =>
     spots
@@ -105,7 +105,7 @@ export function arrange(options: ArrangeOptions): Arrangement {
   return { cols: needed, lines, shown };
 }
 
-/** How many places of a line the head at a place takes, from that place on; 0: it began at an earlier one. */
+/** How many columns of a line the head at a column spans, from that column on; 0: it began at an earlier column. */
 export function breadthAt(spots: Line["spots"], col: number): number {
   const spot = spots[col];
   if (!spot) return 1;
@@ -149,7 +149,7 @@ function bands(sorted: Spot[], of: (spot: Spot) => number): Group[] {
   const groups: (Group & { key: number })[] = [];
   for (const spot of sorted) {
     const value = of(spot);
-    // The largest value belongs to the group below its edge, not to a group of its own.
+    // The largest value belongs to the group below its edge, not to a separate group.
     const bin = step > 0 ? Math.floor(value / step + 1e-9) : 0;
     const key = Number.isNaN(value) ? NaN : value === high && step > 0 && bin * step === high ? bin - 1 : bin;
     let group = groups.at(-1);

@@ -35,7 +35,7 @@ export interface Controls {
   menu: HTMLElement;
   /** Order, direction, threshold, names, and the statistic's definition. */
   panel: HTMLElement[];
-  /** The progress of what is computed. */
+  /** The progress of a computation. */
   work: HTMLElement;
   /** Forget the statistic. */
   clear(): void;
@@ -47,7 +47,7 @@ export interface Controls {
   keeps(spot: Spot, layer: string, head: string): boolean;
   /** Everything that the picture depends on, as a text. */
   state(): string;
-  /** Read the statistics available for a source; request the chosen one. */
+  /** Read the statistics available for a source; request the chosen statistic. */
   update(source: Source): void;
   /** Show how many heads remain. */
   count(shown: number, all: number): void;
@@ -63,7 +63,7 @@ const STEPS = 100;
 
 const NOTHING: GridOptions = { sort: "", order: "layers", lowest: false, only: null, heads: "" };
 
-/** Starts with `start`; `changed` is called with what the reader chose, or without it while a slider still moves. */
+/** Starts with `start`; `changed` is called with the reader's choice, or without it while a slider still moves. */
 export function createControls(
   signal: AbortSignal,
   answers: Answers,

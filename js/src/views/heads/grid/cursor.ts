@@ -1,4 +1,4 @@
-/** The head under the pointer or reached by keys, and choosing one or several heads. */
+/** The head under the pointer or reached by keys, and choosing heads. */
 
 import type { ViewContext } from "../../../context.ts";
 import { keyboard, on, spotAt } from "../../../dom.ts";
@@ -13,7 +13,7 @@ type At = [number, number];
 export interface Cursor {
   /** Line and column under the pointer; null: none. */
   at(): At | null;
-  /** The head under the pointer, otherwise the selected one. */
+  /** The head under the pointer, otherwise the selected head. */
   meant(): Spot | null;
   headAt(at: readonly [number, number] | null): Spot | null;
   hover(at: At | null): void;
@@ -22,7 +22,7 @@ export interface Cursor {
   choose(spot: Spot | null): void;
 }
 
-/** What the cursor moves in. */
+/** The grid in which the cursor moves. */
 export interface Board {
   layout(): Layout;
   /** Line and column of the selected head; -1: not shown. */
@@ -75,7 +75,7 @@ export function createCursor(ctx: ViewContext, plot: HTMLElement, board: Board, 
       else ctx.selection.set({ heads });
     },
   });
-  /** Move the cursor to the next head in a direction; it starts at the selected one. */
+  /** Move the cursor to the next head in a direction; it starts at the selected head. */
   const move = (down: number, right: number) => (): void => {
     const { lines, cols } = board.layout();
     const [row, col] = board.selected();
@@ -92,7 +92,7 @@ export function createCursor(ctx: ViewContext, plot: HTMLElement, board: Board, 
     if (headAt(at)) hover(at);
     board.outline.scrollIntoView?.({ block: "nearest", inline: "nearest" });
   };
-  /** Choose the head that the cursor leaves and the one that it reaches. */
+  /** Choose the head that the cursor leaves and the head that it reaches. */
   const extend = (down: number, right: number) => (): void => {
     const from = spot ?? board.selected();
     move(down, right)();

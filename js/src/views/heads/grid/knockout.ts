@@ -9,7 +9,7 @@ import { ablated, KNOCKS, knock, specsOf } from "../../interventions/list.ts";
 import type { Size, Spot } from "./arrange.ts";
 
 export interface Knockout {
-  /** Cross out the knocked-out heads; `places` are lines and columns by "layer head". */
+  /** Cross out the knocked-out heads; `positions` are lines and columns by "layer head". */
   show(positions: ReadonlyMap<string, readonly [number, number]>, size: Size): void;
   /** The note for a head: " · knocked out". */
   words(at: Spot | null): string;

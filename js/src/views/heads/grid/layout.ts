@@ -13,7 +13,7 @@ import {
 
 /** Side of a thumbnail in px: the largest; the least, below which the grid is a heat table; the least with a name. */
 const [LARGEST, LEAST_SIDE, NAMED] = [160, 12, 36];
-/** Size of a place of the heat table in px. */
+/** Size of a cell of the heat table in px. */
 const [WIDEST, HIGHEST] = [24, 20];
 /** Width in px left of the grid, for names of layers or values; height below a thumbnail, for its name. */
 const [NAMES, VALUES] = [34, 62];
@@ -30,7 +30,7 @@ const NARROW = 300;
 /** Height of a narrow heat table: its six thumbnails stand below it. */
 const LOW_TABLE = 112;
 
-/** What is to be laid out, and in how much room. */
+/** The heads to be laid out, and the available room. */
 export interface LayoutOptions extends Ordering {
   headName: (head: number) => string;
   /** Width of grid and ranked heads in px, and the requested height. */
@@ -41,7 +41,7 @@ export interface LayoutOptions extends Ordering {
 }
 
 export interface Layout extends Arrangement {
-  /** Size of a place, and the height of its last part, for a name. */
+  /** Size of a cell, and the height of its last part, for a name. */
   size: Size;
   foot: number;
   isTable: boolean;

@@ -1,4 +1,4 @@
-/** The named pattern that heads are ranked by, or their likeness to one head; the kernel computes both. */
+/** The named pattern that heads are ranked by, or their similarity to a head; the kernel computes both. */
 import type { ViewContext } from "../../../context.ts";
 import { printed } from "../../../numbers.ts";
 import type { Answers } from "../../../wire/answers.ts";
@@ -14,7 +14,7 @@ interface Described {
   words: string;
   definition: string;
   refusal: string;
-  /** Whether it runs the model on texts of its own. */
+  /** Whether it runs the model on additional texts. */
   run: boolean;
 }
 
@@ -24,7 +24,7 @@ interface Patterns {
   heads: number;
 }
 
-/** What heads are ranked by. */
+/** A ranking of heads. */
 export interface Ranking {
   /** Differs from that of any other ranking. */
   id: string;
@@ -45,9 +45,9 @@ const NO_ARGS = { source: "" };
 
 export interface PatternChoice {
   field: HTMLElement;
-  /** What is chosen, once it has arrived. */
+  /** The chosen ranking, once it has arrived. */
   ranking(): Ranking | null;
-  /** The name of a head's own strongest pattern; "". */
+  /** The name of a head's strongest pattern; "" without one. */
   strongest(spot: Spot): string;
   /** "1 of 9 patterns". */
   count(): string;
@@ -56,7 +56,7 @@ export interface PatternChoice {
   update(source: Source): void;
 }
 
-/** The entry of the menu that ranks heads by their likeness to the selected one. */
+/** The entry of the menu that ranks heads by their similarity to the selected head. */
 const LIKE_SELECTED = {
   value: SIMILAR,
   label: "heads like this one",
@@ -88,7 +88,7 @@ export function createPatterns(
   let ranking: Ranking | null = null;
   let sourceId = "";
   let request: [string, Record<string, unknown>] = ["patterns", NO_ARGS];
-  // A ranking would answer a question about heads, in whose frame the view stands.
+  // In a question about heads, a ranking would give the answer away.
   const isHidden = ctx.el.closest("[data-hides-patterns]") !== null;
   const menu = createMenu("pattern", signal, (name) => {
     chosen = name;

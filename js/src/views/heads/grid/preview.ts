@@ -55,7 +55,7 @@ export function createPreview(ctx: ViewContext, signal: AbortSignal): Preview {
       });
       const start = thumbOffsets(meta)[spot.layer]?.[spot.head];
       if (!tile && start === undefined) return;
-      // Like the thumbnail, with what stands apart from the map or without.
+      // Like the thumbnail, with or without the elements apart from the map.
       const special = tile?.meta.whole || showsSpecial(ctx, source) ? "show" : "apart";
       const [rows, cols] = [source.query, source.key].map((id) => insideOf(ctx.axisOf(id).special, { special })) as [
         readonly number[],

@@ -1,4 +1,6 @@
-/** One weight of a kernel as a table of steps: what the key wrote, and what each token after it leaves of that. */
+/**
+ * A weight of a kernel as a table of steps: the value that the key wrote, and how much of it each later token leaves.
+ */
 import { h, setChildren, setFlag, setText } from "../../../dom.ts";
 import type { Answers } from "../../../wire/answers.ts";
 import type { QueryAddress, Row } from "./row.ts";
@@ -40,7 +42,7 @@ export function chainAt(
 
 export interface ChainTable {
   element: HTMLElement;
-  /** Show a chain; null leaves the earlier one, dimmed. */
+  /** Show a chain; null leaves the earlier chain, dimmed. */
   draw(chain: ShownChain | null, name: (token: number) => string, key: number): void;
 }
 
@@ -70,7 +72,7 @@ export function createChain(): ChainTable {
       h("td", short(value)),
     );
   };
-  /** What is left of the value before a step, and next to it what was erased. */
+  /** The remaining value before a step, and next to it the erased part. */
   const bar = (step: ChainStep, before: number): HTMLElement => {
     const lost = before ? step.erased / before : 0;
     const [remaining, erased] = [h("i"), h("i.neuron-erased")];

@@ -1,6 +1,4 @@
-/**
- * The keys of a row, one below the other, with the step's result: a strip of numbers or a bar. Only visible rows exist.
- */
+/** The keys of a row below each other, with the step's result: a strip of numbers or a bar. Only visible rows exist. */
 import type { ViewContext } from "../../../context.ts";
 import { h, on, setFlag, setText, shortLabel } from "../../../dom.ts";
 import { type Bar, type Box, type Chosen, createChosen } from "../../base/chosen.ts";
@@ -17,7 +15,9 @@ const TALLEST = 9.5 * LINE;
 const VALUES = 64;
 /** Longer names are cut to this width. */
 const MEASURED = 256;
-/** Scores share one scale, so that cap, bias and mask are visible; the dot product and the weights have scales for themselves. */
+/**
+ * Scores share a scale, so that cap, bias and mask are visible; the dot product and the weights have separate scales.
+ */
 const SCORES: Step[] = ["scaled", "capped", "biased", "masked"];
 
 export interface KeyList {
@@ -32,10 +32,10 @@ export interface KeyList {
   reveal(key: number): void;
   /** The key at a position on the page, or -1. */
   keyAt(event: MouseEvent): number;
-  /** All keys as a picture of rows, and the key in one of them. */
+  /** All keys as a picture of rows, and the key in each row. */
   picture: Picture;
   keyIn(rank: number): number;
-  /** Outline keys that are chosen together, and draw the span; in another order than the text's, each on its own. */
+  /** Outline keys that are chosen together, and draw the span; in another order than the text's, each separately. */
   choose(keys: readonly number[], span: readonly [number, number] | null): void;
 }
 
@@ -187,7 +187,7 @@ function rowFor(view: KeyListState, i: number): { line: HTMLElement; name: HTMLE
   return line;
 }
 
-/** The numbers of the visible keys as an image, one pixel each. */
+/** The numbers of the visible keys as an image, a pixel each. */
 function strip(
   view: KeyListState,
   { row, step, ink, order }: KeyState,

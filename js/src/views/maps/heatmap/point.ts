@@ -1,4 +1,6 @@
-/** What the pointer and the keys are on: the crosshair, the readout, and the cell or row that a click pins. */
+/**
+ * The element under the pointer or reached by keys: the crosshair, the readout, and the cell or row that a click pins.
+ */
 import { on, spotAt } from "../../../dom.ts";
 import type { Cell } from "../../../wire/wire.ts";
 import { describeCells, describeShare, nameOf } from "../../base/cellValues.ts";
@@ -43,7 +45,7 @@ export function point(state: HeatmapState): void {
   frame.readout.show(text, state.spoken || state.root.contains(document.activeElement));
 }
 
-/** What a bar stands for: what a row gives to the elements apart; and what else there is to say of the row. */
+/** The meaning of a bar: the share of a row on the elements apart, with further facts about the row. */
 function barWords(state: HeatmapState, row: number, apart: readonly number[]): string {
   const { ctx } = state;
   const { labels } = ctx.axisOf(ctx.source().key);
@@ -75,7 +77,7 @@ export function samePlace(a: Cell | null, b: Cell): boolean {
   return a?.query === b.query && a.key === b.key;
 }
 
-/** Pin the cell next to the pinned or hovered one; the same cell again unpins it. */
+/** Pin the cell next to the pinned or hovered cell; the same cell again unpins it. */
 export function movePin(state: HeatmapState, rows: number, cols: number): () => void {
   return (): void => {
     if (!state.parts) return;
@@ -83,7 +85,7 @@ export function movePin(state: HeatmapState, rows: number, cols: number): () => 
     const now = pinned ?? state.ctx.cell("hover");
     const [query = -1, key = -1] = state.parts.map((part, i) => {
       const at = part.inside.indexOf((i ? now?.key : now?.query) ?? -1);
-      // The sink stands before the first key.
+      // The sink is before the first key.
       const least = i && state.hasSink ? -1 : 0;
       const from = i && (isPinnedSink(state, pinned) || (!pinned && state.onSink >= 0)) ? -1 : Math.max(0, at);
       return part.inside[Math.max(least, Math.min(part.inside.length - 1, from + (i ? cols : rows)))] ?? -1;
@@ -96,7 +98,7 @@ export function movePin(state: HeatmapState, rows: number, cols: number): () => 
   };
 }
 
-/** Let a row be hovered and pinned by what stands next to the cells. `on` takes the row under the pointer, -1: none. */
+/** Let elements next to the cells hover and pin a row. `on` takes the row under the pointer, -1: none. */
 export function listenAlong(
   state: HeatmapState,
   strip: HTMLElement,

@@ -4,7 +4,7 @@ import { atEnd } from "../../../dom.ts";
 const LARGEST = 32768;
 
 export interface SoundPlayer {
-  /** Play from one second to another; what was playing stops. */
+  /** Play a stretch of seconds; a stretch that is playing stops. */
   play(from: number, to: number): void;
   stop(): void;
   /** The second that is heard now; null while nothing plays. */

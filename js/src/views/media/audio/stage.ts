@@ -1,7 +1,8 @@
 /**
- * The picture: wave, spectrogram, words and map below each other, on one axis of seconds.
+ * The picture: wave, spectrogram, words and map below each other, on a common axis of seconds.
  *
- * `tops` says where each lane begins; each has a function that draws it. `draw` draws everything, `mark` only what lies above.
+ * `tops` is where each lane begins; each has a function that draws it. `draw` draws everything, `mark` only the
+ * overlay.
  */
 import { colourAt, heatMap, type MapName, scalePosition, type Theme } from "../../../colour.ts";
 import { assign, density, h, setChildren, setFlag, setStyles, shortLabel, thinned } from "../../../dom.ts";
@@ -14,11 +15,11 @@ import { extent, type Pyramid } from "./wave.ts";
 
 /** px: room for names at the left, at most and at least; the margin at the right. */
 const [NAMES, FEWER, MARGIN] = [84, 40, 14];
-/** px: wave, spectrogram, boxes of words, the lowest map, the axis, and what is between. */
+/** px: wave, spectrogram, boxes of words, the lowest map, the axis, and the gaps between. */
 const [BOX, LOWEST, AXIS, GAP] = [24, 60, 28, 8];
 /** px of wave and spectrogram, and of both where there is little room: less than the last. */
 const [TALL, SMALL, LITTLE] = [[52, 76], [34, 50], 350] as const;
-/** px that a tick keeps from the next one, and from a marked second. */
+/** px between ticks, and between a tick and a marked second. */
 const [APART, CLEAR] = [90, 34];
 /** Spectrograms are mostly middling: their loud parts are to be seen. */
 const LOUD = 1.6;
@@ -34,7 +35,7 @@ export interface Shown {
   over: readonly [number, number] | null;
   /** Seconds that are marked. */
   marked: readonly [number, number] | null;
-  /** The pinned word, and the one pointed at; -1: none. */
+  /** The pinned word, and the hovered word; -1: none. */
   word: number;
   hovered: number;
 }
@@ -56,7 +57,7 @@ export interface Stage {
   element: HTMLElement;
   /** Draw everything in a box of this size, in px. */
   draw(shown: Shown, width: number, height: number): void;
-  /** Draw what marks the picture, and nothing else. */
+  /** Draw only the marks of the picture. */
   mark(shown: Shown): void;
   load(sound: Sound | null): void;
   spot(event: MouseEvent): Spot;
@@ -85,9 +86,9 @@ interface StageState {
   left: number;
   rows: number;
   font: string;
-  /** What is drawn; null: nothing yet. */
+  /** The drawn state; null before the first. */
   now: Shown | null;
-  /** The spectrogram and the map, a pixel a number, with what they were drawn from. */
+  /** The spectrogram and the map, a pixel per number, with their cache keys. */
   readonly cells: Record<"mel" | "map", { canvas: HTMLCanvasElement; key: unknown[] }>;
 }
 
@@ -107,7 +108,7 @@ export function createStage(theme: () => Theme): Stage {
     front as unknown as HTMLElement,
     head,
   );
-  /** The spectrogram and the map, a pixel a number, with what they were drawn from. */
+  /** The spectrogram and the map, a pixel per number, with their cache keys. */
   const cells: Record<"mel" | "map", { canvas: HTMLCanvasElement; key: unknown[] }> = {
     mel: { canvas: h("canvas"), key: [] },
     map: { canvas: h("canvas"), key: [] },
@@ -183,7 +184,7 @@ function colours(state: StageState): MapName {
   return heatMap((state.now?.range[0] ?? 0) < 0, state.theme());
 }
 
-/** Size a canvas for the screen, and return what draws on it in CSS px. */
+/** Size a canvas for the screen, and return a context that draws on it in CSS px. */
 function pen(
   state: StageState,
   canvas: HTMLCanvasElement,
@@ -222,7 +223,7 @@ function drawWave(state: StageState, shown: Shown): void {
   }
 }
 
-/** Numbers as pixels, drawn anew only when they are other ones. */
+/** Numbers as pixels, redrawn only when they differ. */
 function pixels(
   state: StageState,
   kind: "mel" | "map",
@@ -287,7 +288,7 @@ function drawWords(state: StageState, shown: Shown): void {
       const name = shortLabel(word, 24);
       const box = h("div.audio-box.boxed", { "aria-hidden": "true", "data-word": String(i), title: name });
       setStyles(box, { left: `${begin}px`, width: `${room}px` });
-      // A name that does not fit, bold as it is when it is pinned, stands in the text above.
+      // A name that does not fit (measured in bold, as when it is pinned) is shown in the text above.
       if (1.1 * textWidth(name, state.font) <= room - 4) box.append(h("bdi", name));
       return box;
     }),

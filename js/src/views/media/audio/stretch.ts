@@ -14,7 +14,7 @@ export function zoomed({ from, to }: Stretch, factor: number, second: number, wh
   return within({ from: second - ((second - from) / (to - from || 1)) * width, to: 0 }, width, whole);
 }
 
-/** Show what lies `by` seconds further. */
+/** The stretch `by` seconds further. */
 export const moved = ({ from, to }: Stretch, by: number, whole: number): Stretch =>
   within({ from: from + by, to: 0 }, to - from, whole);
 

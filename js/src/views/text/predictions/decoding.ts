@@ -13,7 +13,7 @@ export interface Logits {
 }
 
 export interface SamplingOptions {
-  /** 0: greedy. Otherwise one of `temperatures`. */
+  /** 0: greedy. Otherwise an element of `temperatures`. */
   temperature: number;
   /** 0: all. */
   topK: number;
@@ -54,7 +54,7 @@ export function samplingDistribution(logits: Logits, { temperature, topK, topP }
   const listed = Math.min(n, cut);
   let mass = 0;
   for (let i = 0; i < listed; i += 1) mass += all[i] as number;
-  // If top k exceeds the known logits, the others have at most this weight.
+  // If top k exceeds the listed logits, the others have at most this weight.
   const unknown = cut > n ? others : 0;
   const exact = cut <= n || cut === logits.count;
   const total = mass + unknown;
