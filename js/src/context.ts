@@ -10,6 +10,7 @@ import { atEnd, themeOf, watchTheme } from "./dom.ts";
 import { counterpart, createSelection, layered, type Resolved, resolve, type SelectionStore } from "./selection.ts";
 import type { Sheet } from "./sheet.ts";
 import { asDeclared } from "./wire/binary.ts";
+import { headerOf } from "./wire/eager.ts";
 import { type EmbeddedAnswer, unpackAnswers } from "./wire/embeddedAnswers.ts";
 import { joinStandIn, type StandInHolder, type StateOf } from "./wire/standIn.ts";
 import type { TilePool } from "./wire/tilePool.ts";
@@ -186,7 +187,7 @@ export async function createContext(
     notify("theme");
   });
 
-  const header = (): Header => store.get("header");
+  const header = (): Header => headerOf(store);
   const make = (overrides: Partial<ViewOptions>, readout: Readout): ViewContext => {
     let [read, options] = [{} as ViewOptions, DEFAULT_OPTIONS];
     let cached: Resolved | null = null;

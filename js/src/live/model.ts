@@ -4,10 +4,10 @@ import { createEngine } from "../engine/engine.ts";
 import { type Edits, type Outputs, type PackedModel, type Pass, type Shape, UNCHANGED } from "../engine/types.ts";
 import type { Group, Settable } from "../host/groups.ts";
 import type { State } from "../host/pageModel.ts";
+import type { PatternEntry } from "../views/heads/grid/patterns.ts";
 import type { Spec } from "../wire/wire.ts";
 import { type Arrived, createDownload, type Files } from "./download.ts";
 import { labelOf, writtenAs } from "./labels.ts";
-import type { PatternEntry } from "./patterns.ts";
 import { type PackedPredicts, type Predicts, rowsOf } from "./predictions.ts";
 import { type PackedReader, Unreadable } from "./reader.ts";
 

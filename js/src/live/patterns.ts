@@ -2,17 +2,8 @@
  * Named patterns of heads in a text that a page computes: the twin of attnwidgets/statistics/patterns.py. Patterns that
  * run the model on texts of their own (induction, retrieval) are as recorded.
  */
+import type { PatternEntry, PatternsMeta } from "../views/heads/grid/patterns.ts";
 import type { Axis, Source } from "../wire/wire.ts";
-
-/** A pattern as menus show it: `_described` of attnwidgets/views/heads/handlers.py. */
-export interface PatternEntry {
-  name: string;
-  title: string;
-  words: string;
-  definition: string;
-  refusal: string;
-  run: boolean;
-}
 
 /** The elements of a map: `Roles` of attnwidgets/statistics/row_shares.py. */
 interface Roles {
@@ -158,7 +149,7 @@ export async function patternsOf(
   axes: { shown: Axis; words: Axis | undefined },
   isCausal: boolean,
   matrices: (layer: number) => Promise<Float32Array[]>,
-): Promise<[meta: { patterns: PatternEntry[]; own: string[][]; heads: number }, values: Float32Array]> {
+): Promise<[meta: PatternsMeta, values: Float32Array]> {
   const roles = rolesOf(axes.shown, axes.words, isCausal);
   const n = roles.labels.length;
   const computed = offered.filter(({ name }) => name in TARGETS || name in OF_ROWS);

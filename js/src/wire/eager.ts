@@ -40,6 +40,13 @@ function withoutSpecial(sheet: ThumbSheet, header: Header): ThumbSheet | null {
   return isWhole ? someOf(sheet, content(query), content(key)) : null;
 }
 
+/** The header of a store. A notebook that was closed unsaved has the view, but not the state of its store. */
+export function headerOf(model: StoreModel): Header {
+  const header = model.get("header") as Header | null;
+  if (!header?.sources) throw new Error("its data was not saved in the notebook");
+  return header;
+}
+
 /** Reads a header; created again when the header changes. */
 export function createEager(model: StoreModel): Eager {
   const header = model.get("header");

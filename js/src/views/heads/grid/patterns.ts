@@ -7,8 +7,8 @@ import { createMenu } from "../../base/menu.ts";
 import { headAddress } from "../../base/navigation.ts";
 import type { Spot } from "./arrange.ts";
 
-/** The twin of the answers of attnwidgets/views/heads/handlers.py. */
-interface Described {
+/** A pattern as menus show it: `_described` of attnwidgets/views/heads/handlers.py. */
+export interface PatternEntry {
   name: string;
   title: string;
   words: string;
@@ -18,8 +18,10 @@ interface Described {
   run: boolean;
 }
 
-interface Patterns {
-  patterns: Described[];
+/** The answer to "patterns", without the values [pattern, layer, head]. */
+export interface PatternsMeta {
+  patterns: PatternEntry[];
+  /** The name of each head's strongest pattern, "" without one [layer][head]. */
   own: string[][];
   heads: number;
 }
@@ -84,7 +86,7 @@ export function createPatterns(
 ): PatternChoice {
   let chosen = "";
   let anchor: Spot = { layer: 0, head: 0 };
-  let shown: Patterns | null = null;
+  let shown: PatternsMeta | null = null;
   let ranking: Ranking | null = null;
   let sourceId = "";
   let request: [string, Record<string, unknown>] = ["patterns", NO_ARGS];
@@ -125,7 +127,7 @@ export function createPatterns(
     const args = { source: source.id };
     sourceId = source.id;
     request = ["patterns", args];
-    const answer = answers.get<Patterns>(...request);
+    const answer = answers.get<PatternsMeta>(...request);
     shown = (!isHidden && answer?.meta) || null;
     ranking = null;
     menu.field.hidden = !shown;
