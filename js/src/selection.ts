@@ -304,10 +304,10 @@ export function resolveHead(source: Source, layer: number, head: HeadKey): HeadK
  */
 export function resolve(header: Header, options: ViewOptions, selection: Pick<SelectionStore, "get">): Resolved {
   const notes: string[] = [];
-  const wantedMethod = options.method ?? selection.get("method");
-  const layers = `${wantedMethod}:layers`;
+  const selectedMethod = options.method ?? selection.get("method");
+  const layers = `${selectedMethod}:layers`;
   const inside = selection.get("inside") && header.sources.some((s) => s.method === layers);
-  const method = inside ? layers : wantedMethod;
+  const method = inside ? layers : selectedMethod;
   const [byMethod, hasMethod] = choose(header.sources, (s) => s.method === method);
   const first = byMethod[0];
   if (!first) throw new Error("attnwidgets: nothing to show: the store is empty");
@@ -328,11 +328,11 @@ export function resolve(header: Header, options: ViewOptions, selection: Pick<Se
     const base = options.indexBase;
     notes.push(`layer ${selectedLayer + base} is not in ${source.title}: showing ${layer + base}`);
   }
-  const wantedHead = selection.get("head");
-  const head = resolveHead(source, layer, wantedHead);
-  const isOther = typeof wantedHead === "number" && typeof head === "number" && head !== wantedHead;
+  const selectedHead = selection.get("head");
+  const head = resolveHead(source, layer, selectedHead);
+  const isOther = typeof selectedHead === "number" && typeof head === "number" && head !== selectedHead;
   if (isOther && !headlessWords(source, layer, head)) {
-    notes.push(`head ${wantedHead + options.indexBase} is not available: showing ${head + options.indexBase}`);
+    notes.push(`head ${selectedHead + options.indexBase} is not available: showing ${head + options.indexBase}`);
   }
   return { source, layer, head, notes };
 }

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { fileOf, lineOf, payloadOf, type Row, whole } from "../src/views/people/payload.ts";
-import { checkPositions, digest, hashed, placeOf, randomCode, turnsOf } from "../src/views/people/schedule.ts";
+import { assignmentOf, checkPositions, digest, hashed, randomCode, turnsOf } from "../src/views/people/schedule.ts";
 import { checkWords, choicesOf, instruction, rowOf, stepsOf } from "../src/views/people/steps.ts";
 import type { AskedItem, AskedStudy } from "../src/wire/studies.ts";
 
@@ -38,7 +38,7 @@ const STUDY: AskedStudy = {
 test("hashes, places and turns are those of Python", () => {
   assert.equal(hashed(""), 2872998923);
   assert.deepEqual([digest("aw"), digest("שלום 🙂")], ["f6a0999204a52403", "dbdacc6deb01b9e1"]);
-  const place = placeOf("k7m2p9qa", HASH, 6, 3);
+  const place = assignmentOf("k7m2p9qa", HASH, 6, 3);
   assert.deepEqual(place, { shift: 1, side: 1, mirrored: 1, row: 4 });
   const turns = turnsOf(place, 6, 3, false).map(({ item, cell, side }) => [item, cell, side]);
   const expected = [

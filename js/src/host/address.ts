@@ -36,7 +36,7 @@ export interface AddressValues {
 }
 
 const LONGEST = 20_000; // characters
-const MOST_SAID = 5;
+const MOST_LISTED = 5;
 
 /** The names and texts of an address; null if it says nothing of a view. */
 export function readAddress(hash: string): URLSearchParams | null {
@@ -158,10 +158,10 @@ export function valuesOf(
 /** The note of the page about an address; "" if the page has everything that the address names. */
 export function noteOf({ lacks, ofAnother }: Pick<AddressValues, "lacks" | "ofAnother">): string {
   const short = (text: string): string => (text.length > 40 ? `${text.slice(0, 39)}…` : text);
-  const more = lacks.length > MOST_SAID ? `, and ${lacks.length - MOST_SAID} more` : "";
+  const more = lacks.length > MOST_LISTED ? `, and ${lacks.length - MOST_LISTED} more` : "";
   return [
     lacks.length &&
-      `The address names what this page lacks: ${lacks.slice(0, MOST_SAID).map(short).join(", ")}${more}.`,
+      `The address names what this page lacks: ${lacks.slice(0, MOST_LISTED).map(short).join(", ")}${more}.`,
     ofAnother && "It was made for another text: nothing is pinned.",
   ]
     .filter(Boolean)

@@ -13,7 +13,7 @@ interface Chosen {
  * The index in another text of the element that corresponds to an element of this text: in a beginning or end that both
  * share, or at the same index of texts of the same length if its label is the same; else null.
  */
-export function placeIn(before: readonly string[], after: readonly string[], at: number): number | null {
+export function indexIn(before: readonly string[], after: readonly string[], at: number): number | null {
   const shorter = Math.min(before.length, after.length);
   let [first, last] = [0, 0];
   while (first < shorter && before[first] === after[first]) first += 1;
@@ -56,7 +56,7 @@ function carriedPin(cell: Cell, stack: string, leftHeader: Header, header: Heade
   });
   if (!before || !after) return null;
   const [query, key] = (["query", "key"] as const).map((side) =>
-    cell[side] < 0 ? cell[side] : placeIn(before[side], after[side], cell[side]),
+    cell[side] < 0 ? cell[side] : indexIn(before[side], after[side], cell[side]),
   );
   return typeof query === "number" && typeof key === "number" ? { ...cell, query, key } : null;
 }

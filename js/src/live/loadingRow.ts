@@ -23,10 +23,10 @@ export function createLoadingRow(signal: AbortSignal, answers: Answers, changed:
   const again = h("button.button", { type: "button" }, "Try again");
   const element = h("div.live-row", { hidden: "" });
   /** Whether the reader wants the model, and wants it from the start of the part that does not arrive. */
-  let [isWanted, isAgain] = [false, false];
+  let [isRequested, isAgain] = [false, false];
   const begin = (): void => {
     answers.retry(TOPIC, true);
-    isWanted = true;
+    isRequested = true;
     changed();
   };
   on(load, signal, { click: begin });
@@ -44,18 +44,18 @@ export function createLoadingRow(signal: AbortSignal, answers: Answers, changed:
   return {
     element,
     show(about, name) {
-      const loaded = isWanted ? answers.get<About>(TOPIC)?.meta : undefined;
+      const loaded = isRequested ? answers.get<About>(TOPIC)?.meta : undefined;
       const here = [loaded, about].find((news) => news?.state === "here");
       assign(element, { hidden: !about || Boolean(here) });
       if (!about || here) return here ?? null;
-      const failure = isWanted ? answers.failure(TOPIC) : undefined;
+      const failure = isRequested ? answers.failure(TOPIC) : undefined;
       const job = answers.job(TOPIC);
       const isStopped = failure === "stopped";
       if (isStopped && isAgain) {
         isAgain = false;
         queueMicrotask(begin);
       }
-      const isComing = isWanted && failure === undefined;
+      const isComing = isRequested && failure === undefined;
       const total = about.bytes as number;
       const done = job?.done ?? 0;
       setText(size, `${name}, ${megabytes(total)} MB`);

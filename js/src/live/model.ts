@@ -156,7 +156,7 @@ function remembered(engine: EngineClient, least: Outputs["logits"]): LiveModel["
 }
 
 /** A model whose weights the page holds: it is small, and runs in the page itself. */
-export function heldModel(packed: PackedLive, weights: () => Promise<Uint8Array<ArrayBuffer>>): Source {
+export function embeddedModel(packed: PackedLive, weights: () => Promise<Uint8Array<ArrayBuffer>>): Source {
   let model: Promise<LiveModel> | undefined;
   const open = async (): Promise<LiveModel> => {
     const engine = await createEngine(packed.model, "plain");

@@ -91,7 +91,12 @@ export async function explain(
     ...{ method: key, title: titleOf(rule, names), question: like.question, gist: like.gist, stack: "self" },
     ...{ query: at, words: WORDS, layers: [0], states: null, computed: null, heads: null, mixers: null, coarse: false },
     ...{ parts: false, causal: false, signed: true, stochastic: false, sink: false, kind: "attributions" as const },
-    ...{ warning: "", targets: true, verdict: "", ...(rule === "gradient" ? NOTHING_KEPT : balanced(relevance, rule)) },
+    ...{
+      warning: "",
+      targets: true,
+      verdict: "",
+      ...(rule === "gradient" ? NOT_CONSERVED : balanced(relevance, rule)),
+    },
     findings: [finding(relevance, units, names, rule)],
   };
   const sources = units.map(
@@ -115,7 +120,7 @@ const titleOf = (rule: Rule, [target = "", foil]: string[]): string =>
 const digits = (value: number, count: number): string => String(Number(value.toPrecision(count))).replace("-", "−");
 const sum = (values: Float32Array): number => values.reduce((total, value) => total + value, 0);
 
-const NOTHING_KEPT = { accounts: [], sums: [], balance: [] };
+const NOT_CONSERVED = { accounts: [], sums: [], balance: [] };
 
 /** How much of the target tokens account for: the twin of attnwidgets/explanations/results/conservation_note.py. */
 function balanced({ value, tokens }: Relevance, rule: Rule): Pick<Source, "accounts" | "sums" | "balance"> {

@@ -7,7 +7,15 @@ import { nameIn } from "../host/groups.ts";
 import type { Header, Question, QuestionReply, Reply, Request } from "../wire/wire.ts";
 import { labelOf } from "./labels.ts";
 import type { LiveText } from "./liveText.ts";
-import { durations, folderModel, type Host, heldModel, type LiveModel, type PackedLive, type Source } from "./model.ts";
+import {
+  durations,
+  embeddedModel,
+  folderModel,
+  type Host,
+  type LiveModel,
+  type PackedLive,
+  type Source,
+} from "./model.ts";
 import { type Continuation, type Continued, classes, continued, predictionsOf } from "./predictions.ts";
 import { read, Unreadable } from "./reader.ts";
 import { offering } from "./relevance.ts";
@@ -57,7 +65,7 @@ export function createSession(all: readonly PackedLive[], host: Host): Session {
     const texts = new Map(Object.entries(stores).map(([store, ids]) => [store, textIn(host, store, ids)]));
     const source = files
       ? (inFolders.get(files.folder) ?? folderModel(packed, files, () => workerClient(host.engine, packed.model)))
-      : heldModel(packed, () => host.bytes(blob));
+      : embeddedModel(packed, () => host.bytes(blob));
     if (files) inFolders.set(files.folder, source);
     return { packed, source, texts, opened: new Map() };
   });
@@ -87,11 +95,11 @@ export function createSession(all: readonly PackedLive[], host: Host): Session {
     const { signal } = stop;
     const cancelled: Answered<Ended> = [{ kind: "cancelled", id, superseded: false }, []];
     const stopped = new Promise<Answered<Ended>>((done) => signal.addEventListener("abort", () => done(cancelled)));
-    const isOwn = STOPS.includes(topic);
+    const hasStop = STOPS.includes(topic);
     let last: News | null = null;
     // Reported repeatedly: a view that hears nothing for a while takes the request for lost.
     let timer = setTimeout(function say() {
-      if (last || !isOwn) tell(last ?? { text: WAITS[source.state()], done: 0, total: null });
+      if (last || !hasStop) tell(last ?? { text: WAITS[source.state()], done: 0, total: null });
       timer = setTimeout(say, AGAIN);
     }, SOON);
     try {
@@ -99,7 +107,7 @@ export function createSession(all: readonly PackedLive[], host: Host): Session {
         last = news;
         tell(news);
       });
-      return await (isOwn ? answered : Promise.race([answered, stopped]));
+      return await (hasStop ? answered : Promise.race([answered, stopped]));
     } catch (error) {
       if (signal.aborted) return cancelled;
       if (error instanceof Unreadable) return [{ kind: "error", id, message: error.message }, []];

@@ -49,13 +49,13 @@ export function createStandIn(): StandIn {
   let isGone = false;
   let looked = 0;
 
-  const isOwn = ({ props }: Relieved): boolean => made.has(nameIn(props.model.get("store")));
+  const isMadeHere = ({ props }: Relieved): boolean => made.has(nameIn(props.model.get("store")));
   /** The kernel is heard. Views of a text that it does not know are answered here as before. */
   const resume = (): void => {
     if (!isGone) return;
     isGone = false;
     for (const view of relieved) {
-      if (isOwn(view)) continue;
+      if (isMadeHere(view)) continue;
       [view.model.answer, view.store.answer] = [null, null];
       relieved.delete(view);
       view.tiles.say("");
@@ -100,11 +100,11 @@ export function createStandIn(): StandIn {
   };
 
   return {
-    isNeeded: (view) => isGone || isOwn(view),
+    isNeeded: (view) => isGone || isMadeHere(view),
     modelOf: (ref, signal) => made.get(nameIn(ref))?.proxy(signal) as AnyModel<never> | undefined,
     async relieve(view) {
       const ref = String(view.props.model.get("store"));
-      const isMade = isOwn(view);
+      const isMade = isMadeHere(view);
       isGone ||= !isMade;
       const desk = owners.get(nameIn(ref)) ?? (await opened(view, ref));
       if (view.props.signal.aborted) return;

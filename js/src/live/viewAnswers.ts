@@ -197,7 +197,7 @@ async function surprisal({ live: { predicts }, text }: ViewRequest): Promise<Ans
   return [{ labels, special, mean }, [bits]];
 }
 
-async function ownRow({ text, args }: ViewRequest): Promise<Answer> {
+async function unchangedRow({ text, args }: ViewRequest): Promise<Answer> {
   const { layer, head, query } = args as unknown as CellAddress;
   const row = rowOf(await text.pass(), layer, head, query);
   const { labels } = text.tokens();
@@ -222,7 +222,7 @@ const TOPICS: Record<string, (request: ViewRequest) => Answer | Promise<Answer>>
   token,
   outcomes,
   surprisal,
-  own_row: ownRow,
+  own_row: unchangedRow,
   attention_row: attentionRow,
   attention_keys: attentionKeys,
   follow: ({ text, method, args }) => [{ method: text.follow(args.interventions as Spec[], method) }, []],

@@ -7,7 +7,7 @@ import { baseKey } from "../../wire/keys.ts";
 import type { TableOptions } from "../../wire/viewState.ts";
 import { toClipboard } from "./clipboard.ts";
 import { createLinks } from "./copyLink.ts";
-import { createCopyButton, type NumberPlace } from "./copyPython.ts";
+import { createCopyButton, type NumberAddress } from "./copyPython.ts";
 import { exportActions, fileName } from "./export.ts";
 import { renderFilters } from "./filterForm.ts";
 import { adjustableOf, filtersOf, isFiltered } from "./filters.ts";
@@ -31,13 +31,13 @@ interface Part {
 
 /** All elements of a view that take keys, with descriptions of the keys. */
 function keysOf(root: Element): [string, string[]][] {
-  const keysByPlace = new Map<string, string[]>();
+  const namesByKeys = new Map<string, string[]>();
   for (const el of root.querySelectorAll<HTMLElement>("[data-aw-keys]")) {
     if (!el.checkVisibility()) continue;
     const name = (el.ariaLabel ?? el.role ?? "").split(/[,:]/)[0] as string;
-    keysByPlace.set(el.dataset.awKeys as string, [...(keysByPlace.get(el.dataset.awKeys as string) ?? []), name]);
+    namesByKeys.set(el.dataset.awKeys as string, [...(namesByKeys.get(el.dataset.awKeys as string) ?? []), name]);
   }
-  return [...keysByPlace].map(([keys, names]) => [[...new Set(names)].join(", "), keys.split(" · ")]);
+  return [...namesByKeys].map(([keys, names]) => [[...new Set(names)].join(", "), keys.split(" · ")]);
 }
 
 /** A choice of the menu that does something at once. */
@@ -65,7 +65,7 @@ function createSection(name: string, signal: AbortSignal, ...inside: Node[]): Se
 }
 
 /** The subject of a claim: the shown head, and the pinned cells. The twin is `claim_paths` of links.py. */
-function claimed(ctx: ViewContext): NumberPlace | null {
+function claimed(ctx: ViewContext): NumberAddress | null {
   const { source, layer, head } = ctx.resolved();
   if (typeof head !== "number" || baseKey(source.method) !== "attention") return null;
   return { of: "claim", source: source.id, layer, head, cells: ctx.pins().map(({ query, key }) => [query, key]) };
@@ -87,20 +87,20 @@ export const renderTools = view((ctx, root, signal) => {
   const link = createLinks(ctx, signal);
   const answers = createAnswers(ctx, signal, () => handOver());
   /** Whether its numbers are not those of a matrix of the store. */
-  const hasOwn = (): boolean => ctx.header().sources.length === 0 || (ctx.options as TableOptions).ownTable === true;
+  const hasTable = (): boolean => ctx.header().sources.length === 0 || (ctx.options as TableOptions).ownTable === true;
   const tableOptions = (): Record<string, unknown> => {
     const { tableOf = [], ...options } = ctx.options as TableOptions & Record<string, unknown>;
     return Object.fromEntries(tableOf.map((name) => [name, options[name]]));
   };
   /** The arguments that identify the table. */
   const values = (): Record<string, unknown> => {
-    if (hasOwn()) return tableOptions();
+    if (hasTable()) return tableOptions();
     const { source, layer, head } = ctx.resolved();
     return { method: source.method, stack: source.stack, unit: source.unit, layer, head };
   };
   /** Without a kernel, the table has only the digits of the picture. */
   const approximate = (): string => {
-    if (hasOwn()) return "";
+    if (hasTable()) return "";
     const { source, layer, head } = ctx.resolved();
     const tile = ctx.tiles.get(source.id, layer, head);
     if (!tile || tile.meta.whole) return "";

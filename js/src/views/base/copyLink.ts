@@ -10,7 +10,7 @@ export interface Link {
   words: string;
 }
 
-const PLACE_QUERY = { of: "place" };
+const EXPRESSION = { of: "place" };
 
 /** Returns a function that gives the link of the current state. */
 export function createLinks(ctx: ViewContext, signal: AbortSignal): () => Promise<Link> {
@@ -21,12 +21,12 @@ export function createLinks(ctx: ViewContext, signal: AbortSignal): () => Promis
       // Names change, and so does the state: an earlier answer is out of date.
       answers.retry("expression", true);
       arrived = () => {
-        const answer = answers.get<Expression>("expression", PLACE_QUERY)?.meta;
-        const why = answers.failure("expression", PLACE_QUERY);
+        const answer = answers.get<Expression>("expression", EXPRESSION)?.meta;
+        const why = answers.failure("expression", EXPRESSION);
         if (answer) done({ text: answer.code, words: sentence("a line of Python that opens this", answer.note) });
         else if (why)
           done({
-            text: codeOf(ctx, placeOf(ctx)?.dataset.text),
+            text: codeOf(ctx, viewElementOf(ctx)?.dataset.text),
             words: sentence("a line of Python", "the view is called “view” here"),
           });
         else return;
@@ -46,11 +46,11 @@ const sentence = (subject: string, note: string): string => [subject, note].filt
  * The address of a view's current state, on a standalone page: not in a notebook, nor in a frame without an address.
  */
 function addressOf(ctx: ViewContext): string | null {
-  const viewElement = placeOf(ctx);
+  const viewElement = viewElementOf(ctx);
   if (!viewElement || location.protocol === "about:") return null;
   const number = [...document.querySelectorAll(".aw-view[data-model]")].indexOf(viewElement) + 1;
   return `${location.href.replace(/#.*$/s, "")}#${fragmentOf(ctx, number, viewElement.dataset.text)}`;
 }
 
 /** The element of this view on a standalone page. */
-const placeOf = (ctx: ViewContext): HTMLElement | null => ctx.el.closest(".aw-view[data-model]");
+const viewElementOf = (ctx: ViewContext): HTMLElement | null => ctx.el.closest(".aw-view[data-model]");

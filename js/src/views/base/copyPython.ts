@@ -6,7 +6,7 @@ import { createAnswers } from "../../wire/answers.ts";
 import { toClipboard } from "./clipboard.ts";
 
 /** The address of a number: the arguments of `expression` in attnwidgets/views/base/expressions.py, with its kind. */
-export type NumberPlace = { of: string } & Record<string, unknown>;
+export type NumberAddress = { of: string } & Record<string, unknown>;
 
 /** The twin of `expression` in attnwidgets/views/base/expressions.py. */
 export interface Expression {
@@ -33,7 +33,7 @@ const COPIED_MS = 1600;
 export function createCopyButton(
   ctx: ViewContext,
   signal: AbortSignal,
-  pinned: () => NumberPlace | null = () => pinnedCell(ctx),
+  pinned: () => NumberAddress | null = () => pinnedCell(ctx),
   label = LABEL,
   title = "Copy the Python that returns this number",
 ): CopyButton {
@@ -44,7 +44,7 @@ export function createCopyButton(
   const region = h("div.sr", { role: "status" });
   const element = h("span.copy-place", button, panel, region);
   const answers = createAnswers(ctx, signal, () => receive());
-  let requested: NumberPlace | null = null;
+  let requested: NumberAddress | null = null;
   let timer: ReturnType<typeof setTimeout> | undefined;
 
   panel.hidden = true;
@@ -85,13 +85,13 @@ export function createCopyButton(
     const answer = answers.get<Expression>("expression", requested)?.meta;
     const failure = answers.failure("expression", requested);
     if (!answer && !failure) return;
-    const numberPlace = requested;
+    const address = requested;
     requested = null;
     if (answer) void deliver(answer);
-    else void withoutKernel(numberPlace, failure ?? "");
+    else void withoutKernel(address, failure ?? "");
   };
-  const withoutKernel = async (numberPlace: NumberPlace, why: string): Promise<void> => {
-    const code = general(ctx, numberPlace);
+  const withoutKernel = async (address: NumberAddress, why: string): Promise<void> => {
+    const code = general(ctx, address);
     if (code) await deliver({ code, note: "no kernel answers: the view is called “view” here" });
     else {
       setText(region, why);
@@ -125,7 +125,7 @@ export function createCopyButton(
 }
 
 /** The pinned cell of the shown matrix; attributions of a single target have one row. */
-export function pinnedCell(ctx: ViewContext): NumberPlace | null {
+export function pinnedCell(ctx: ViewContext): NumberAddress | null {
   const cell = ctx.cell("pinned");
   const { source, layer, head } = ctx.resolved();
   const single = source.kind === "attributions" && ctx.axisOf(source.query).labels.length === 1;
@@ -135,7 +135,7 @@ export function pinnedCell(ctx: ViewContext): NumberPlace | null {
 }
 
 /** The expression of a cell where nobody knows the reader's names; "" for another kind of number. */
-function general(ctx: ViewContext, { of, source: id, layer, head, query, key }: NumberPlace): string {
+function general(ctx: ViewContext, { of, source: id, layer, head, query, key }: NumberAddress): string {
   const source = ctx.header().sources.find((source) => source.id === id);
   if (of !== "cell" || !source) return "";
   const text = JSON.stringify;

@@ -67,7 +67,7 @@ export function setFilters(ctx: ViewContext, values: Partial<Filters>, save = tr
 }
 
 /** Offer filters in the view's menu; returns the element for words about them, which the part "tools" fills. */
-export function filterPlace(ctx: ViewContext, ...more: HTMLElement[]): HTMLElement {
+export function filterSlot(ctx: ViewContext, ...more: HTMLElement[]): HTMLElement {
   offerAdjusting(ctx, true, ...more);
   const element = h("span.filters");
   ctx.views.FilterWords?.(ctx, element);

@@ -4,7 +4,7 @@ import { assign, atEnd, h, on, onResize, setChildren, setFlag, setSizes, setText
 import type { Answers } from "../../wire/answers.ts";
 import { ANNOUNCED_AFTER, type Job } from "../../wire/jobs.ts";
 import { createBlank } from "./blank.ts";
-import { placeWords } from "./navigation.ts";
+import { addressWords } from "./navigation.ts";
 
 /** Why the picture of a view is missing. */
 export interface Missing {
@@ -45,7 +45,7 @@ export function failed(subject: string, why: string, retry?: () => void): Missin
 /** The selected matrix is missing. */
 export function missingTile(ctx: ViewContext, { source, layer, head } = ctx.resolved()): Missing {
   const { state, message } = ctx.tiles.status();
-  const where = placeWords(ctx, layer, head);
+  const where = addressWords(ctx, layer, head);
   const why = ctx.tiles.failure(source.id, layer, head);
   const lost = why || (state === "no-kernel" ? message : "");
   if (lost) return { kind: "failed", words: `${where} is missing`, advice: lost };

@@ -81,7 +81,7 @@ export function layerWords(ctx: ViewContext, { states }: Source, layer: number):
 }
 
 /** "layer 3, head 7 (3.7)", and how it mixes tokens in a model of several mixers. */
-export function placeWords(ctx: ViewContext, layer: number, head: HeadKey): string {
+export function addressWords(ctx: ViewContext, layer: number, head: HeadKey): string {
   const source = ctx.source();
   const name = headWords(ctx, layer, head);
   const isHead = typeof head === "number" && !headlessWords(source, layer, head);

@@ -105,9 +105,9 @@ export function createBelowButton(
     setChildren(below);
     setStyles(below, { "margin-top": inner ? "8px" : "" });
     if (!inner) return;
-    const isAsked = requested !== null;
+    const isRequested = requested !== null;
     requested = null;
-    void drawInside(ctx, inner, below, AbortSignal.any([signal, inside.signal])).then(() => isAsked && reveal());
+    void drawInside(ctx, inner, below, AbortSignal.any([signal, inside.signal])).then(() => isRequested && reveal());
   };
   on(button, signal, { click: ask });
   onLetter(shown, signal, letter, ask);

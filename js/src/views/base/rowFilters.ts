@@ -5,7 +5,7 @@ import { h } from "../../dom.ts";
 import type { Answer } from "../../wire/embeddedAnswers.ts";
 import type { Filters } from "../../wire/viewState.ts";
 import type { Source } from "../../wire/wire.ts";
-import { filteredRow, filterPlace, hidesValues } from "./filters.ts";
+import { filteredRow, filterSlot, hidesValues } from "./filters.ts";
 
 const READ = new WeakMap<Answer<unknown>, Float32Array[]>();
 
@@ -43,7 +43,7 @@ export function createRowFilters(ctx: ViewContext): RowFilters {
       source = shown;
       if (element.childElementCount > 0) return;
       const value = (): Source => ({ ...ctx.source(), ...source });
-      element.append(filterPlace(Object.create(ctx, { source: { value } })));
+      element.append(filterSlot(Object.create(ctx, { source: { value } })));
     },
     of(rows, filters, special, shares) {
       if (!hidesValues(filters)) return rows;

@@ -3,7 +3,7 @@
 import type { ViewContext } from "../../context.ts";
 import type { Resolved } from "../../selection.ts";
 import type { HeadKey } from "../../wire/wire.ts";
-import { placeWords } from "./navigation.ts";
+import { addressWords } from "./navigation.ts";
 
 /** The same context, except that it resolves to the nearest loaded matrix once the kernel is given up. */
 export function withSavedFallback(ctx: ViewContext): ViewContext {
@@ -16,7 +16,7 @@ export function withSavedFallback(ctx: ViewContext): ViewContext {
     for (const other of [head, "mean"] as HeadKey[]) {
       const savedLayer = layersByDistance.find((candidate) => tiles.get(source.id, candidate, other));
       if (savedLayer === undefined) continue;
-      const words = `${placeWords(ctx, layer, head)} was not saved: showing ${placeWords(ctx, savedLayer, other)}`;
+      const words = `${addressWords(ctx, layer, head)} was not saved: showing ${addressWords(ctx, savedLayer, other)}`;
       return { source, layer: savedLayer, head: other, notes: [...notes, words] };
     }
     return resolved;

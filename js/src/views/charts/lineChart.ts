@@ -238,7 +238,7 @@ export function pointedAt(event: MouseEvent, picture: Element, chart: Chart): nu
 }
 
 /** The index, of `count`, under the pointer; -1 outside the axes. */
-export function placeAt(event: MouseEvent, picture: Element, chart: Chart, count: number): number {
+export function indexAt(event: MouseEvent, picture: Element, chart: Chart, count: number): number {
   const step = count > 1 ? chart.x(1) - chart.x(0) : 1;
   const position = Math.round((pointedAt(event, picture, chart) - chart.x(0)) / step);
   return Number.isNaN(position) ? -1 : Math.max(0, Math.min(count - 1, position));

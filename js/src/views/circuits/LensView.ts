@@ -24,7 +24,7 @@ import {
 } from "../../dom.ts";
 import { type Answers, createAnswers } from "../../wire/answers.ts";
 import type { Cell } from "../../wire/wire.ts";
-import { type CopyButton, createCopyButton, type NumberPlace } from "../base/copyPython.ts";
+import { type CopyButton, createCopyButton, type NumberAddress } from "../base/copyPython.ts";
 import { createFrame, type Frame } from "../base/frame.ts";
 import { createMenu, type Menu } from "../base/menu.ts";
 import { missingAnswer } from "../base/missing.ts";
@@ -189,7 +189,7 @@ export const renderLensView = view((ctx, root, signal) => {
 });
 
 /** The number of the chosen cell, as Python names it. */
-function numberOfCell({ ctx, lens }: LensState): NumberPlace | null {
+function numberOfCell({ ctx, lens }: LensState): NumberAddress | null {
   const { color, fitted, answer, cell } = options(ctx);
   return lens ? { of: "lens", measure: color, fitted, answer, row: cell[0], token: cell[1] } : null;
 }
@@ -347,8 +347,8 @@ function lay(state: LensState): void {
   const isTop = columns < 3 && side.value() === "top";
   setFlag(body, "data-top", isTop);
   // In two columns the panel replaces the curve, under its heading.
-  const panelPlace = columns < 3 ? state.middle : body;
-  if (panel.element.parentElement !== panelPlace) panelPlace.append(panel.element);
+  const panelParent = columns < 3 ? state.middle : body;
+  if (panel.element.parentElement !== panelParent) panelParent.append(panel.element);
   curve.element.style.display = isTop ? "none" : "";
   panel.element.hidden = columns < 3 && !isTop;
   const panelWidth = columns === 3 ? 310 : 0;

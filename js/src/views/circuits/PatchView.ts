@@ -310,9 +310,9 @@ function follow(state: PatchState): void {
 
 function fetchPatching(state: PatchState, direction: Direction, estimate: boolean, quiet = false): Patching | null {
   const { answers, frame } = state;
-  const isHeld = options(state.ctx).held.some(([way, isEstimate]) => way === direction && isEstimate === estimate);
-  if (!isHeld && quiet) return null;
-  const topic = isHeld ? "patching" : "more_patching";
+  const isStored = options(state.ctx).held.some(([way, isEstimate]) => way === direction && isEstimate === estimate);
+  if (!isStored && quiet) return null;
+  const topic = isStored ? "patching" : "more_patching";
   const answer = answers.get<never>(topic, { direction, estimate });
   if (answer) {
     if (!quiet) frame.lacks(null);

@@ -290,9 +290,9 @@ function settle(state: SentenceState): void {
   const pinned = state.ctx.cell("pinned");
   if (!pinned) state.keep = -1;
   const at = pinned ? (pinned.query >= 0 ? pinned.query : pinned.key) : -1;
-  const isOfKept = state.keep >= 0 && (pinned?.query === state.keep || pinned?.key === state.keep);
-  state.focus = isOfKept ? state.keep : at >= 0 ? at : opening(state);
-  if (!isOfKept) state.keep = -1;
+  const isOfFocus = state.keep >= 0 && (pinned?.query === state.keep || pinned?.key === state.keep);
+  state.focus = isOfFocus ? state.keep : at >= 0 ? at : opening(state);
+  if (!isOfFocus) state.keep = -1;
 }
 
 function read(state: SentenceState): boolean {

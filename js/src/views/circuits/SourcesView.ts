@@ -81,7 +81,7 @@ export const renderSourcesView = view((ctx, root, signal) => {
   });
   const written = createWritten(ctx, signal, answers, () => update(state));
   const [notes, count, scale] = [h("div.source-notes"), h("span.source-quiet"), createScale()];
-  const copy = createCopyButton(ctx, signal, () => placeOf(state));
+  const copy = createCopyButton(ctx, signal, () => numberAddress(state));
   const [prompt, tint] = [h("p.source-quiet", { dir: "auto" }), h("p.source-quiet")];
   const head = h("div.source-top", ...(isPicture ? [prompt, answer.element, tint] : [answer.element, strip.element]));
   const body = h("div.source-body");
@@ -159,7 +159,7 @@ function step({ ctx, picture }: SourcesState, by: number): void {
   if (next) save(ctx, { sentence: next[0], word: next[1] ?? (word === null ? null : 0) });
 }
 
-function placeOf({ picture }: SourcesState): { of: string } | null {
+function numberAddress({ picture }: SourcesState): { of: string } | null {
   if (!picture) return null;
   const { sentence, word, part, meant } = picture;
   const at = part ?? meant;
@@ -169,7 +169,7 @@ function placeOf({ picture }: SourcesState): { of: string } | null {
 /** Describe the numbers in sentences. */
 function note(state: SourcesState, picture: Picture): void {
   const { shown, values, part, word, meant, sentence } = picture;
-  const quantity = whatOf(state.ctx.options as SourcesOptions);
+  const quantity = chosenWords(state.ctx.options as SourcesOptions);
   const top = largest(picture);
   const nats = (at: number): string => `${decimal(values[at] ?? 0, 2, true)} nats`;
   const likelier = (at: number): string => {
@@ -203,7 +203,7 @@ function note(state: SourcesState, picture: Picture): void {
 }
 
 /** The chosen part of the answer, in words. */
-const whatOf = ({ word, isPicture }: SourcesOptions): string =>
+const chosenWords = ({ word, isPicture }: SourcesOptions): string =>
   word !== null ? "this word" : isPicture ? "the answer" : "this sentence";
 
 /** How much the whole picture gives, and the text alone; and how parts were removed. */
@@ -244,7 +244,7 @@ function update(state: SourcesState): void {
   const { ctx, answers, frame } = state;
   const answer = answers.get<ShownSources>("sources");
   const options = ctx.options as SourcesOptions;
-  const title = frame.show(options.measures, `${options.asks} ${whatOf(options)} rest on?`);
+  const title = frame.show(options.measures, `${options.asks} ${chosenWords(options)} rest on?`);
   if (!answer) {
     frame.lacks(missingAnswer(answers, "sources", {}, "sources"));
     return;

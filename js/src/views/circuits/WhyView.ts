@@ -46,7 +46,7 @@ const MOST_FOILS = 40;
 const WIDE = 940;
 
 /** The arguments of a request, in the order of `_request` in why_view.py. */
-function placeOf(ctx: ViewContext): Record<string, unknown> & WhyOptions["opens"] {
+function argsOf(ctx: ViewContext): Record<string, unknown> & WhyOptions["opens"] {
   const { opens, by, foil } = ctx.options as WhyOptions;
   const { source, layer, head } = ctx.resolved();
   const pinned = ctx.cell("pinned");
@@ -86,7 +86,7 @@ export const renderWhyView = view((ctx, root, signal) => {
     grid,
   );
   const panels = h("div.why-panels", left, right);
-  const copy = createCopyButton(ctx, signal, () => (shown ? { of: "why", ...placeOf(ctx) } : null));
+  const copy = createCopyButton(ctx, signal, () => (shown ? { of: "why", ...argsOf(ctx) } : null));
   const frame = createFrame(ctx, root, {
     layout: ".flush.untitled",
     controls: [h("span.why-label", "why"), title, kinds.element, foils.field],
@@ -109,7 +109,7 @@ export const renderWhyView = view((ctx, root, signal) => {
   const quotedAt = (side: "query" | "key", i: number): string => inQuotes(labels(side)[i] ?? "–");
 
   const drawText = (): void => {
-    const { query, key } = placeOf(ctx);
+    const { query, key } = argsOf(ctx);
     const all = labels("key");
     const name = all.join("\u0001");
     if (name !== drawnText) {
@@ -130,7 +130,7 @@ export const renderWhyView = view((ctx, root, signal) => {
       "Left and right arrows change the key, with Shift the query.";
   };
   const reveal = (): void => {
-    const token = tokens[placeOf(ctx).key];
+    const token = tokens[argsOf(ctx).key];
     if (!token || text.scrollHeight <= text.clientHeight) return;
     text.scrollTop = token.offsetTop - text.offsetTop - (text.clientHeight - token.offsetHeight) / 2;
   };
@@ -139,7 +139,7 @@ export const renderWhyView = view((ctx, root, signal) => {
     if (now?.query !== query || now.key !== key) ctx.selection.pin({ unit: ctx.source().unit, query, key });
   };
   const move = (by: number, isQuery: boolean) => (): void => {
-    const { query, key } = placeOf(ctx);
+    const { query, key } = argsOf(ctx);
     const within = (i: number, side: "query" | "key"): number => Math.max(0, Math.min(labels(side).length - 1, i));
     if (isQuery) pin(within(query + by, "query"), key);
     else pin(query, within(key + by, "key"));
@@ -148,7 +148,7 @@ export const renderWhyView = view((ctx, root, signal) => {
     click(event) {
       const at = (event.target as Element).closest<HTMLElement>("[data-i]")?.dataset.i;
       if (at === undefined) return;
-      const { query, key } = placeOf(ctx);
+      const { query, key } = argsOf(ctx);
       if (event.shiftKey) pin(Number(at), key);
       else pin(query, Number(at));
     },
@@ -178,7 +178,7 @@ export const renderWhyView = view((ctx, root, signal) => {
     const nowhere = { unit, query: -1, key: -1 };
     if (at && first !== undefined) {
       const isKey = at.side === "offers";
-      ctx.selection.hover({ unit, query: isKey ? placeOf(ctx).query : first, key: isKey ? first : -1 });
+      ctx.selection.hover({ unit, query: isKey ? argsOf(ctx).query : first, key: isKey ? first : -1 });
     } else if (head && stack === ctx.selection.get("stack")) ctx.selection.hover({ ...nowhere, head });
     else if (typeof feature === "number") ctx.selection.hover({ ...nowhere, feature });
     else ctx.selection.hover(null);
@@ -192,7 +192,7 @@ export const renderWhyView = view((ctx, root, signal) => {
   };
 
   const say = (): void => {
-    const { layer, head, query, key, foil } = placeOf(ctx) as ReturnType<typeof placeOf> & { foil: Foil };
+    const { layer, head, query, key, foil } = argsOf(ctx) as ReturnType<typeof argsOf> & { foil: Foil };
     if (pointed && shown) {
       const { side, row } = pointed;
       const { asks, offers, pairs } = shown;
@@ -256,7 +256,7 @@ export const renderWhyView = view((ctx, root, signal) => {
   };
 
   const update = (): void => {
-    const args = placeOf(ctx);
+    const args = argsOf(ctx);
     const { by, kinds: all, foil } = options();
     const answer = answers.get<ShownWhy>("why", args);
     const why = answers.failure("why", args);

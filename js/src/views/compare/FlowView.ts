@@ -24,7 +24,7 @@ import { type Control, createUnitControl } from "../base/toolbar.ts";
 import { only, view } from "../base/view.ts";
 import { largestOf } from "../text/rowValues.ts";
 import { createFigure, type Figure, type Spot } from "./flow/figure.ts";
-import { everyEdge, type Flow, flowOf, leastAt, placeOf, type Step, stepOf } from "./flow/mass.ts";
+import { everyEdge, type Flow, flowOf, leastAt, positionOf, type Step, stepOf } from "./flow/mass.ts";
 import { drawBars, drawDots, drawEdges, erased, inksOf } from "./flow/paint.ts";
 import { countWords, KEYS, originWords, outsideWords, percent } from "./flow/words.ts";
 
@@ -83,7 +83,7 @@ export const renderFlowView = view((ctx, root, signal) => {
     min: "0",
     max: "1",
     step: "0.0025",
-    value: String(placeOf(0.04)),
+    value: String(positionOf(0.04)),
     "aria-label": "smallest share of the mass that an edge carries",
   });
   const least = h("output");

@@ -15,8 +15,8 @@ import { type Answers, createAnswers } from "../../wire/answers.ts";
 import type { Answer } from "../../wire/embeddedAnswers.ts";
 import { baseKey, keyWithTargets } from "../../wire/keys.ts";
 import type { Axis, Cell } from "../../wire/wire.ts";
-import { type CopyButton, createCopyButton, type NumberPlace } from "../base/copyPython.ts";
-import { filteredRow, filterPlace, filtersOf, hidesSpecial, hidesValues, standApart } from "../base/filters.ts";
+import { type CopyButton, createCopyButton, type NumberAddress } from "../base/copyPython.ts";
+import { filteredRow, filterSlot, filtersOf, hidesSpecial, hidesValues, standApart } from "../base/filters.ts";
 import { createFrame, type Frame } from "../base/frame.ts";
 import { createMenu, type Item, type Menu } from "../base/menu.ts";
 import { chooseMethod, showMethod, shownTargets } from "../base/methodChoice.ts";
@@ -30,11 +30,11 @@ import { createMaps, type MapsPicture } from "./twoTexts/maps.ts";
 import { type Chip, type Chosen, createBars, createChips, type Outcomes } from "./twoTexts/outcomes.ts";
 import { createRows, type RowsPicture, type Shown } from "./twoTexts/rows.ts";
 import {
+  addressOf,
   type Columns,
   columnOf,
   type MapsMeta,
   matricesIn,
-  placeOf,
   queriesOf,
   type Rows,
   type RowsMeta,
@@ -153,7 +153,7 @@ export const renderTwoTexts = view((ctx, root, signal) => {
   });
   const bars = createBars();
   const sentence = h("p.two-sentence.fine", { role: "status" });
-  const filterWords = filterPlace(ctx);
+  const filterWords = filterSlot(ctx);
   const [low, ramp, high] = [h("span"), h("span.ramp", { "aria-hidden": "true" }), h("span")];
   const legend = h("span.scale", { role: "img" }, low, ramp, high);
   const pictures = h("div.two-pictures", rowsPicture.element, mapsPicture.element);
@@ -243,7 +243,7 @@ function cellOf(state: TwoTextsState, { query, key }: Spot): Cell | null {
 
 function pin(state: TwoTextsState, to: Spot): void {
   const { ctx } = state;
-  state.spot = placeOf(ctx).isMap ? to : { query: -1, key: to.key };
+  state.spot = addressOf(ctx).isMap ? to : { query: -1, key: to.key };
   const cell = cellOf(state, state.spot);
   state.pinnedFrom = cell;
   ctx.selection.pin(cell);
@@ -280,16 +280,16 @@ function follow(state: TwoTextsState): void {
   state.spot = cell
     ? { query: columnOf(queriesOf(texts), cell.query), key: columnOf(texts.keys, cell.key) }
     : { query: -1, key: -1 };
-  if (!placeOf(ctx).isMap) state.spot.query = -1;
+  if (!addressOf(ctx).isMap) state.spot.query = -1;
 }
 
 function queryOf(state: TwoTextsState): number {
   return state.texts ? (state.spot.query >= 0 ? state.spot.query : state.texts.query) : -1;
 }
 
-function copied(state: TwoTextsState): NumberPlace | null {
+function copied(state: TwoTextsState): NumberAddress | null {
   const { ctx, spot } = state;
-  const { address, isMap } = placeOf(ctx);
+  const { address, isMap } = addressOf(ctx);
   if (!state.rows || spot.key < 0 || filtersOf(ctx).special === "renormalise") return null;
   return { of: "difference", ...address, query: isMap ? queryOf(state) : null, column: spot.key };
 }
@@ -303,7 +303,7 @@ function startOf(ctx: ViewContext, count: number, around: number): number {
 /** Request the shown comparison; returns the answers that have arrived, and why others have not. */
 function ask(state: TwoTextsState, now: Texts): Received {
   const { ctx, answers, spot } = state;
-  const { address, isMap, recorded } = placeOf(ctx);
+  const { address, isMap, recorded } = addressOf(ctx);
   const { window } = settings(ctx);
   const counts = [queriesOf(now), now.keys].map(({ same }) => same.length) as [number, number];
   const isWhole = Math.max(...counts) <= window;
@@ -333,7 +333,7 @@ function ask(state: TwoTextsState, now: Texts): Received {
 function draw(state: TwoTextsState): void {
   const { ctx, root, answers, panes, copy, frame } = state;
   copy.show();
-  const { address, isMap } = placeOf(ctx);
+  const { address, isMap } = addressOf(ctx);
   drawControls(state, isMap);
   const arguments_ = { stack: address.stack, unit: address.unit };
   state.texts = answers.get<Texts>("texts", arguments_)?.meta ?? null;
@@ -471,7 +471,7 @@ function drawLines(state: TwoTextsState, now: Texts): void {
 function chooseToken(state: TwoTextsState, token: Element | null): void {
   const column = state.tokens.find(([span]) => span === token)?.[1] ?? -1;
   if (column < 0 || !state.texts) return;
-  const isQuery = placeOf(state.ctx).isMap && !state.texts.queries;
+  const isQuery = addressOf(state.ctx).isMap && !state.texts.queries;
   if (isQuery) pin(state, { query: column === state.spot.query ? -1 : column, key: state.spot.key });
   else pin(state, { query: state.spot.query, key: column === state.spot.key ? -1 : column });
   state.rowsPicture.reveal(column);
@@ -587,7 +587,7 @@ function drawSentence(state: TwoTextsState, now: Texts, values: Rows): void {
 function point(state: TwoTextsState): void {
   const { ctx, texts, rows, spot, over } = state;
   if (!texts) return;
-  const { isMap } = placeOf(ctx);
+  const { isMap } = addressOf(ctx);
   const [key, query] = [over.key >= 0 ? over.key : spot.key, isMap ? queryOf(state) : -1];
   const isSquare = isMap && !texts.queries;
   state.rowsPicture.mark(spot.key, over.key, isSquare ? query : -1);

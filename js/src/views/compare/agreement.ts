@@ -3,7 +3,7 @@
 import type { ViewContext } from "../../context.ts";
 import { assign, createWatch, h, on, setFlag, setText } from "../../dom.ts";
 import { printed } from "../../numbers.ts";
-import type { NumberPlace } from "../base/copyPython.ts";
+import type { NumberAddress } from "../base/copyPython.ts";
 import { filtersOf } from "../base/filters.ts";
 import { createSegments } from "../base/segmentedControl.ts";
 import { createAgreementTable, type Ranking } from "./agreementTable.ts";
@@ -27,7 +27,7 @@ export interface Agreement {
   /** Show the agreement of the explanations that `args` request, once it arrives. */
   show(args: Record<string, unknown>, pair: Pair): void;
   /** The address of the pair's agreement; null if none is shown. */
-  numberPlace(): NumberPlace | null;
+  numberAddress(): NumberAddress | null;
   /** The agreement of the pair: "Spearman 0.43 of attention and rollout"; "" if none is shown. */
   words(): string;
 }
@@ -52,7 +52,7 @@ export function createAgreement(
   const caveat = h("p.note");
   const details = h("details", h("summary", "What it does and does not show"), caveat);
   const isRanked = createWatch();
-  let shown: NumberPlace | null = null;
+  let shown: NumberAddress | null = null;
   let summary = "";
   on(size, signal, { change: changed });
   return {
@@ -63,7 +63,7 @@ export function createAgreement(
       about,
       h("div.warning", { role: "note" }, WARNING, details),
     ),
-    numberPlace: () => shown,
+    numberAddress: () => shown,
     words: () => summary,
     show(args, pair) {
       [shown, summary] = [null, ""];

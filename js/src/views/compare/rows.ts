@@ -51,7 +51,7 @@ export interface ExplanationRows<T> {
   /** Update `shown` and the choice of scales after a change of filters. */
   trim(): void;
   /** Whether rows have separate scales. */
-  hasOwnScales(): boolean;
+  hasSeparateScales(): boolean;
 }
 
 const SCALES: Record<Scale, string> = { own: "own scales", one: "one scale" };
@@ -122,7 +122,7 @@ export function createRows<T extends RowsMeta>(
       const all = { top: Math.max(0, ...extents.map(({ top }) => top)), signed: extents.some(({ signed }) => signed) };
       explanations.extents = scales.value() === "one" ? extents.map(() => all) : extents;
     },
-    hasOwnScales: () => scales.value() === "own",
+    hasSeparateScales: () => scales.value() === "own",
   };
   return explanations;
 }

@@ -24,8 +24,8 @@ import {
   drawLine,
   drawSwatch,
   drawUpright,
+  indexAt,
   lookOf,
-  placeAt,
 } from "../charts/lineChart.ts";
 import { svg } from "../charts/svg.ts";
 import { decimal } from "../circuits/words.ts";
@@ -134,11 +134,11 @@ function listen(state: ConceptState, signal: AbortSignal, curves: HTMLDivElement
   root.role = "group";
   on(plot, signal, {
     pointermove: (event) =>
-      state.chart && state.probe && point(state, placeAt(event, picture, state.chart, state.probe.layers.length)),
+      state.chart && state.probe && point(state, indexAt(event, picture, state.chart, state.probe.layers.length)),
     pointerleave: () => point(state, -1),
     click(event) {
       if (state.chart && state.probe)
-        chooseLayer(state, placeAt(event, picture, state.chart, state.probe.layers.length));
+        chooseLayer(state, indexAt(event, picture, state.chart, state.probe.layers.length));
     },
   });
   keyboard(

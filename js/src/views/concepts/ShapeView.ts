@@ -6,7 +6,7 @@ import type { ViewContext } from "../../context.ts";
 import { assign, h, keyboard, on, safeText, setChildren, setText, shortLabel } from "../../dom.ts";
 import { type Answers, createAnswers } from "../../wire/answers.ts";
 import { type Account, createAccount } from "../base/account.ts";
-import { type CopyButton, createCopyButton, type NumberPlace } from "../base/copyPython.ts";
+import { type CopyButton, createCopyButton, type NumberAddress } from "../base/copyPython.ts";
 import { createFrame, type Frame } from "../base/frame.ts";
 import { missingAnswer } from "../base/missing.ts";
 import { createOpening, inWords, type Opening } from "../base/openText.ts";
@@ -158,7 +158,7 @@ function options(ctx: ViewContext): ShapeOptions {
   return ctx.options as ShapeOptions;
 }
 
-function numberAt(state: ShapeState): NumberPlace | null {
+function numberAt(state: ShapeState): NumberAddress | null {
   const { layerShapes, chosen } = state;
   if (!layerShapes) return null;
   const [a = 0, b = 0] = chosen?.at.split(",").map(Number) ?? [];

@@ -259,7 +259,7 @@ function paint(state: RemovalState): void {
   state.copy.show();
   const { order: ranked, steps, operator: done, target } = removal;
   const [step, mode] = [player.at(), state.modes.value()];
-  const isKept = mode === "kept";
+  const isAlone = mode === "kept";
   const { unit, key } = ctx.source();
   const k = steps[step] ?? 0;
   const { labels } = ctx.axisOf(key);
@@ -267,17 +267,17 @@ function paint(state: RemovalState): void {
   const first = ranked[0] === undefined ? "" : name(ranked[0]);
   const top = ranked.slice(0, Math.min(k, NAMED)).map(name);
   const list = `${top.join(", ")}${k > NAMED ? ` and ${k - NAMED} more` : ""}`;
-  const verb = isKept ? "kept alone" : "removed";
-  const words = k ? `${list} ${verb}` : isKept ? "nothing kept" : "nothing removed";
+  const verb = isAlone ? "kept alone" : "removed";
+  const words = k ? `${list} ${verb}` : isAlone ? "nothing kept" : "nothing removed";
   const [before, now] = [valueWithAll(removal), removal.values[mode][step] ?? NaN].map((value) =>
     exactWords({ score: (removal as Removal).score }, value),
   );
-  const values = k || isKept ? `${before} → ${now}` : before;
+  const values = k || isAlone ? `${before} → ${now}` : before;
   const sentence = `${words}: ${shortLabel(target, 40)} ${values}`;
   state.frame.readout.show(`${sentence} · ${strategyName(done)} · k = ${k}`, true);
   const count = `${k} of ${ranked.length}`;
   player.name(
-    `${plural(unit)[0]?.toUpperCase()}${plural(unit).slice(1)} ${isKept ? "kept" : "removed"}`,
+    `${plural(unit)[0]?.toUpperCase()}${plural(unit).slice(1)} ${isAlone ? "kept" : "removed"}`,
     count,
     `${count}: ${sentence}`,
   );
@@ -285,5 +285,5 @@ function paint(state: RemovalState): void {
   state.chart.show(removal, mode, step, withoutWords(mode, k, unit, first), size);
   state.order.show(removal, mode, step);
   const newest = k ? (ranked[k - 1] ?? -1) : -1;
-  state.seen.show(removal, new Set(isKept ? ranked.slice(k) : ranked.slice(0, k)), newest);
+  state.seen.show(removal, new Set(isAlone ? ranked.slice(k) : ranked.slice(0, k)), newest);
 }

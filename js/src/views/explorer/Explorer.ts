@@ -20,7 +20,7 @@ import { explanationAtRest, requestExplanation } from "../base/explained.ts";
 import { createFrame } from "../base/frame.ts";
 import { onLetter } from "../base/letters.ts";
 import { fixedWords } from "../base/mixers.ts";
-import { placeWords, whereWords } from "../base/navigation.ts";
+import { addressWords, whereWords } from "../base/navigation.ts";
 import { openedAt } from "../base/opening.ts";
 import { EXPAND, SHRINK } from "../base/signs.ts";
 import {
@@ -215,7 +215,7 @@ function sentenceOf(ctx: ViewContext): string {
   const explained = explanationAtRest(ctx);
   if (explained || source.kind === "attributions") return (explained ?? source).findings[Math.max(row, 0)] ?? "";
   const query = quoted(ctx.axisOf(source.query).labels, row < 0 ? openedAt(ctx, source) : row, ctx.options.indexBase);
-  return `what ${query} ${source.words[2]} in ${placeWords(ctx, layer, head)}`;
+  return `what ${query} ${source.words[2]} in ${addressWords(ctx, layer, head)}`;
 }
 
 /** A button that fills the window with the view, and takes it back; Escape as well. */

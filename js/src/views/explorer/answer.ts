@@ -147,7 +147,7 @@ export function createAnswer(ctx: ViewContext, signal: AbortSignal, answers: Ans
     others.show([], 0);
     assign(balance, { hidden: true });
     const pins = ctx.pins().filter((cell) => cell.layer === undefined || cell.layer === layer);
-    const meters = pins.length > 1 ? metersOfPins(source, pins) : metersOfOne(source, query, key);
+    const meters = pins.length > 1 ? metersOfPins(source, pins) : metersOfCell(source, query, key);
     list.show(meters ?? [], topOf(meters ?? []));
     sums.show(meters ? "" : "exact values need a kernel …");
     const strongest = meters?.find(({ index }) => index !== undefined)?.index ?? -1;
@@ -156,7 +156,7 @@ export function createAnswer(ctx: ViewContext, signal: AbortSignal, answers: Ans
     computed.show(...pair);
   };
 
-  const metersOfOne = (source: Source, query: number, key: number): Meter[] | null => {
+  const metersOfCell = (source: Source, query: number, key: number): Meter[] | null => {
     const isRow = query >= 0;
     const [mine, other] = isRow ? [source.query, source.key] : [source.key, source.query];
     const name = quoted(ctx.axisOf(mine).labels, isRow ? query : key, ctx.options.indexBase);

@@ -22,7 +22,7 @@ import { filtersOf, offerAdjusting, showsSpecial } from "../base/filters.ts";
 import { createFrame, type Frame } from "../base/frame.ts";
 import { failed, type Missing } from "../base/missing.ts";
 import { headlessWords, headsOf } from "../base/mixers.ts";
-import { placeWords, plural } from "../base/navigation.ts";
+import { addressWords, plural } from "../base/navigation.ts";
 import { createPopover } from "../base/popover.ts";
 import { only, view } from "../base/view.ts";
 import { breadthAt, type Spot } from "./grid/arrange.ts";
@@ -100,12 +100,12 @@ export const renderHeadGrid = view((ctx, root, signal) => {
     },
   );
   const patterns = createPatterns(ctx, answers, signal, (selects) => rankByPattern(state, selects));
-  const placeOf = (spot: Spot | null) => (spot && state.now.positions.get(`${spot.layer} ${spot.head}`)) ?? null;
+  const positionOf = (spot: Spot | null) => (spot && state.now.positions.get(`${spot.layer} ${spot.head}`)) ?? null;
   const ranked = createRanked(
     ctx,
     signal,
     (spot) => cursor.choose(spot),
-    (spot) => cursor.hover(placeOf(spot)),
+    (spot) => cursor.hover(positionOf(spot)),
   );
   const [preview, chosen] = [createPreview(ctx, signal), createChosen(board.plot)];
   // Inside another view there is already a Heatmap, and little room.
@@ -511,7 +511,7 @@ function point(state: HeadGridState): void {
   const at = cursor.headAt(spot);
   knockout.show(positions, size);
   drawChosen(state, source);
-  const text = at ? wordsAt(state, source, at) : `selected: ${placeWords(ctx, layer, head)}`;
+  const text = at ? wordsAt(state, source, at) : `selected: ${addressWords(ctx, layer, head)}`;
   state.frame.readout.show(text + knockout.words(cursor.meant()), state.root.contains(document.activeElement));
   const chosen = typeof head === "number" ? (source.heads?.indexOf(head) ?? 0) : 0;
   const current = { layer: source.layers.indexOf(layer), head: chosen };
@@ -528,14 +528,14 @@ function point(state: HeadGridState): void {
   );
   if (!state.isAlone || !sheet) return;
   const shown = at ?? current;
-  const name = placeWords(ctx, source.layers[shown.layer] as number, source.heads?.[shown.head] ?? "-");
+  const name = addressWords(ctx, source.layers[shown.layer] as number, source.heads?.[shown.head] ?? "-");
   state.preview.show(atlasOf(state, source, sheet), shown, ENLARGED, name);
 }
 
 function wordsAt(state: HeadGridState, source: Source, at: Spot): string {
   const { sheet } = state;
   const layer = source.layers[at.layer] as number;
-  const name = placeWords(state.ctx, layer, source.heads?.[at.head] ?? "-");
+  const name = addressWords(state.ctx, layer, source.heads?.[at.head] ?? "-");
   if (isPruned(sheet, at)) return `${name} · pruned from this layer`;
   const peak = sheet && peaksOf(sheet)[at.layer]?.[at.head];
   const later = source.computed?.includes(layer) === false ? " · computed when opened" : "";

@@ -7,10 +7,10 @@ import { assign, atEnd, createWatch, h, keyboard, on, onResize, setText, watchWi
 import type { HeadViewOptions } from "../../wire/viewState.ts";
 import type { Axis, HeadKey } from "../../wire/wire.ts";
 import { type CopyButton, createCopyButton, pinnedCell } from "../base/copyPython.ts";
-import { filterPlace, filtersOf } from "../base/filters.ts";
+import { filterSlot, filtersOf } from "../base/filters.ts";
 import { createFrame, type Frame } from "../base/frame.ts";
 import { chooseSpan, togglePin } from "../base/gestures.ts";
-import { moveLayer, placeWords, whereWords } from "../base/navigation.ts";
+import { addressWords, moveLayer, whereWords } from "../base/navigation.ts";
 import { openedAt, openingWords } from "../base/opening.ts";
 import { createSegments, type Segments } from "../base/segmentedControl.ts";
 import {
@@ -112,7 +112,7 @@ export const renderHeadView = view((ctx, root, signal) => {
   const main = h("div.hv-main.column", choice.chips, margins.above, plot.element, margins.below);
   const frame = createFrame(ctx, root, {
     controls: [...controls.elements, choice.button, between.element],
-    tags: [filterPlace(ctx)],
+    tags: [filterSlot(ctx)],
     legend: drawn,
     body: [main, other.element],
     hint: `Click a token to see what it ${ctx.source().words[2]}.`,
@@ -284,7 +284,7 @@ function words(state: HeadState, query: Axis, key: Axis): void {
   const [shownHead] = heads;
   const title =
     heads.length === 1
-      ? placeWords(ctx, layer, shownHead as HeadKey)
+      ? addressWords(ctx, layer, shownHead as HeadKey)
       : `${heads.length} heads of layer ${ctx.layerName(layer)}`;
   const where = (heads.length === 1 && openingWords(ctx)) || source.title;
   state.frame.show(where, source.heads ? title : undefined);

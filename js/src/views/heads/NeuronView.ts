@@ -25,7 +25,7 @@ import { createCopyButton } from "../base/copyPython.ts";
 import { createFrame } from "../base/frame.ts";
 import { chooseSpan, createPicking, pinDragged, togglePin } from "../base/gestures.ts";
 import { failed } from "../base/missing.ts";
-import { headWords, placeWords } from "../base/navigation.ts";
+import { addressWords, headWords } from "../base/navigation.ts";
 import { lastContent } from "../base/opening.ts";
 import { SINK_NAME } from "../base/rowFacts.ts";
 import { createHeadControl, createLayerControl, together } from "../base/toolbar.ts";
@@ -180,7 +180,7 @@ export const renderNeuronView = view((ctx, root, signal) => {
     }
     const { head } = ctx.resolved();
     const note = typeof head === "number" ? "" : `showing ${headWords(ctx, at.layer, at.head)}`;
-    const title = frame.show(note, placeWords(ctx, at.layer, at.head));
+    const title = frame.show(note, addressWords(ctx, at.layer, at.head));
     root.ariaLabel = `how one weight is computed, ${title}`;
     controls.show();
     choices();

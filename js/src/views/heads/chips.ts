@@ -34,7 +34,7 @@ export function createChips(signal: AbortSignal, events: ChipEvents): Chips {
   let buttons: HTMLButtonElement[] = [];
   /** The chip in the tab order. */
   let reached = 0;
-  const placeOf = (event: Event): number => buttons.findIndex((button) => button.contains(event.target as Node));
+  const chipIndex = (event: Event): number => buttons.findIndex((button) => button.contains(event.target as Node));
   const reach = (to: number): void => {
     reached = Math.max(0, Math.min(buttons.length - 1, to));
     buttons.forEach((button, i) => {
@@ -46,18 +46,18 @@ export function createChips(signal: AbortSignal, events: ChipEvents): Chips {
     buttons[reached]?.focus();
   };
   const over = (event: Event): void => {
-    const at = placeOf(event);
+    const at = chipIndex(event);
     if (at < 0) return;
     if (event.type === "focusin") reach(at);
     events.over(at);
   };
   on(list, signal, {
     click(event) {
-      const at = placeOf(event);
+      const at = chipIndex(event);
       if (at >= 0) events.toggle(at);
     },
     dblclick(event) {
-      const at = placeOf(event);
+      const at = chipIndex(event);
       if (at >= 0) events.solo(at);
     },
     pointerover: over,

@@ -126,7 +126,7 @@ export function createColumn(side: Side, signal: AbortSignal, events: ColumnEven
     scrollTo: (to) => scrollTo(state, to),
     reveal: (index) => reveal(state, index),
     neighbour(index, by) {
-      const at = index < 0 ? range(state)[0] - 1 : placeOf(state, index);
+      const at = index < 0 ? range(state)[0] - 1 : rowOf(state, index);
       return elementAt(state, Math.max(0, Math.min(state.count - 1, at + by)));
     },
     range: () => range(state),
@@ -204,7 +204,7 @@ function scrollTo(state: ColumnState, to: number): void {
 }
 
 /** The row of an element. */
-function placeOf(state: ColumnState, index: number): number {
+function rowOf(state: ColumnState, index: number): number {
   return state.shown?.rows.rowOf[index] ?? -1;
 }
 
@@ -252,7 +252,7 @@ function choose(state: ColumnState, tokens: readonly number[], span: readonly [n
   const from = state.side === "query" ? lane : 0;
   const wide = tokens.length > 0 ? state.element.clientWidth - lane : 0;
   const boxes = tokens.flatMap((index) => {
-    const at = placeOf(state, index);
+    const at = rowOf(state, index);
     return at < 0 ? [] : [[from - 2, at * row + 1, wide - 4, row - 2] as const];
   });
   state.chosen.draw(boxes, span ? [[before(state, span[0]) * row, before(state, span[1]) * row]] : []);
@@ -278,15 +278,15 @@ function layout(
 
 function reveal(state: ColumnState, index: number): void {
   const { row, height } = state;
-  const at = placeOf(state, index);
+  const at = rowOf(state, index);
   if (at < 0) return;
   if (at * row < state.top) scrollTo(state, (at - 2) * row);
   else if ((at + 1) * row > state.top + height) scrollTo(state, (at + 3) * row - height);
 }
 
 function mark(state: ColumnState, looked: number, pinned: number, isMasked: (index: number) => boolean): void {
-  band(state, state.look, placeOf(state, looked));
-  band(state, state.pin, placeOf(state, pinned));
+  band(state, state.look, rowOf(state, looked));
+  band(state, state.pin, rowOf(state, pinned));
   state.hides = isMasked;
   hatch(state);
 }

@@ -47,9 +47,9 @@ export function tokenWords(names: Names, { side, index }: Token, { values, exact
   const toSink = factsOf(names, side, index);
   const most = relations(values, 3, names.pairs[side === "query" ? "key" : "query"].apart);
   if (most.length === 0) return `${name} ${verb(names, side)} nothing shown${toSink}`;
-  const isOneHead = most.every(({ head }) => head === most[0]?.head);
+  const isSameHead = most.every(({ head }) => head === most[0]?.head);
   const word = (relation: Relation, i: number): string => {
-    const where = isOneHead && i > 0 ? "" : inHead(names, relation.head);
+    const where = isSameHead && i > 0 ? "" : inHead(names, relation.head);
     return `${nameOf(ctx, other, relation.index)} ${value(relation.value, exact)}${where}`;
   };
   return `${name} ${verb(names, side)} ${most.map(word).join(", ")}${toSink}`;

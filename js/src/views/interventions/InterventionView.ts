@@ -33,7 +33,7 @@ export const renderInterventionView = view((ctx, root, signal) => {
     answers.get<{ refusal: string }>("interventions")?.meta.refusal ?? answers.failure("interventions") ?? "";
   const bar = createActiveList(ctx, signal, "Nothing is changed yet.");
   const change = createChange(ctx, answers);
-  const copy = createCopyButton(ctx, signal, () => change.numberPlace());
+  const copy = createCopyButton(ctx, signal, () => change.numberAddress());
   const editor = createRowEditor(ctx, answers, signal, refusal);
   const pulls = h("div.row.active-acts", act, how);
   const row = h("div.active-pane.active-row", editor.element);

@@ -5,7 +5,7 @@ import { h, setChildren, setFlag, setText, shortLabel } from "../../dom.ts";
 import { percent, printed } from "../../numbers.ts";
 import { type Answers, createAnswers } from "../../wire/answers.ts";
 import { beforeAfter, type Outcome } from "../base/beforeAfter.ts";
-import type { NumberPlace } from "../base/copyPython.ts";
+import type { NumberAddress } from "../base/copyPython.ts";
 import { createProgress, type Missing, missingAnswer } from "../base/missing.ts";
 import { only, view } from "../base/view.ts";
 import { specsOf } from "./list.ts";
@@ -43,7 +43,7 @@ export interface Change {
   /** Request the effect of the active interventions, and show it; without any, the predictions as recorded. */
   show(): void;
   /** The address of the probability of the now most probable outcome; null if none is shown. */
-  numberPlace(): NumberPlace | null;
+  numberAddress(): NumberAddress | null;
   /** That probability in words, for the readout. */
   words(): string;
 }
@@ -146,7 +146,7 @@ export function createChange(ctx: ViewContext, answers: Answers): Change {
 
   return {
     element,
-    numberPlace() {
+    numberAddress() {
       const now = last && largest(last.rows, 3);
       const isProbability = last?.kind === "distribution" || last?.kind === "several";
       if (specsOf(ctx).length > 0) {

@@ -9,21 +9,21 @@ export const KNOCKS = "k: knock the head out, or restore it";
 export const specsOf = (ctx: ViewContext): readonly Spec[] => ctx.selection.get("interventions") ?? [];
 
 /** The target of an intervention; each target has at most one intervention. */
-const placeOf = (spec: Spec): string =>
+const targetOf = (spec: Spec): string =>
   [spec.kind, spec.stack, spec.layer, spec.head, spec.kind === "row" && spec.query].join();
 
-export const isSamePlace = (a: Spec, b: Spec): boolean => placeOf(a) === placeOf(b);
+export const hasSameTarget = (a: Spec, b: Spec): boolean => targetOf(a) === targetOf(b);
 
 /** Add an intervention, replacing that with the same target. */
 export function pull(ctx: ViewContext, spec: Spec): void {
   const specs = specsOf(ctx);
-  const at = specs.findIndex((active) => isSamePlace(active, spec));
+  const at = specs.findIndex((active) => hasSameTarget(active, spec));
   ctx.selection.set({ interventions: at < 0 ? [...specs, spec] : specs.with(at, spec) });
 }
 
 /** Remove an intervention. */
 export function release(ctx: ViewContext, spec: Spec): void {
-  ctx.selection.set({ interventions: specsOf(ctx).filter((active) => !isSamePlace(active, spec)) });
+  ctx.selection.set({ interventions: specsOf(ctx).filter((active) => !hasSameTarget(active, spec)) });
 }
 
 /** The intervention that ablates a head, if any. */

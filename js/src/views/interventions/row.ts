@@ -14,7 +14,7 @@ import { headAddress } from "../base/navigation.ts";
 import { lastContent } from "../base/opening.ts";
 import { createSegments } from "../base/segmentedControl.ts";
 import { type Changed, distanceWords, lacking } from "./change.ts";
-import { isSamePlace, pull, release, shownHeadOf, specsOf } from "./list.ts";
+import { hasSameTarget, pull, release, shownHeadOf, specsOf } from "./list.ts";
 import { createStrips } from "./strips.ts";
 
 type Mode = "as" | SetRow["to"];
@@ -130,7 +130,7 @@ export function createRowEditor(
     return { stack: source.stack, layer, head, query: query < 0 ? opening() : query };
   };
   const current = (at: RowAddress): SetRow | undefined =>
-    specsOf(ctx).find((spec) => isSamePlace(spec, { kind: "row", ...at, to: "uniform" })) as SetRow | undefined;
+    specsOf(ctx).find((spec) => hasSameTarget(spec, { kind: "row", ...at, to: "uniform" })) as SetRow | undefined;
   const strongest = (): number => before.reduce((best, value, i) => (value > (before[best] as number) ? i : best), 0);
   const keyOf = (): number => (pinned("key") < 0 ? strongest() : pinned("key"));
 

@@ -13,7 +13,7 @@ import { createExactRows } from "../base/cellValues.ts";
 import { createChosen } from "../base/chosen.ts";
 import { createScale } from "../base/colourScale.ts";
 import { createCopyButton } from "../base/copyPython.ts";
-import { filterPlace, setFilters } from "../base/filters.ts";
+import { filterSlot, setFilters } from "../base/filters.ts";
 import { createFrame } from "../base/frame.ts";
 import { pickCells, pinAnother } from "../base/gestures.ts";
 import { kindWords } from "../base/mixers.ts";
@@ -26,7 +26,7 @@ import { only, view } from "../base/view.ts";
 import { createFigure } from "./figure.ts";
 import { follow, layout, mark, outline } from "./heatmap/layout.ts";
 import { paint } from "./heatmap/paint.ts";
-import { cellAt, listenAlong, movePin, point, samePlace } from "./heatmap/point.ts";
+import { cellAt, isSameCell, listenAlong, movePin, point } from "./heatmap/point.ts";
 import type { HeatmapState } from "./heatmap/state.ts";
 import { createRowBars } from "./rowBars.ts";
 import { heightBeside } from "./size.ts";
@@ -59,7 +59,7 @@ export const renderHeatmap = view((around, root, signal) => {
   const frame = createFrame(ctx, root, {
     layout: "",
     controls: controls.elements,
-    tags: [opensRoom, filterPlace(ctx)],
+    tags: [opensRoom, filterSlot(ctx)],
     legend: scale.element,
     body: [body],
     skeleton: "own",
@@ -136,7 +136,7 @@ function listen(state: HeatmapState): void {
     click(event) {
       const cell = cellAt(state, event);
       // Cells are compared in this view's unit, so that a second click also unpins a cell pinned in another unit.
-      if (cell) selection.pin(samePlace(ctx.cell("pinned"), cell) ? null : cell);
+      if (cell) selection.pin(isSameCell(ctx.cell("pinned"), cell) ? null : cell);
     },
   });
   listenAlong(

@@ -15,7 +15,7 @@ import type { Cell, HeadKey, Source } from "../../wire/wire.ts";
 import { nameOf } from "../base/cellValues.ts";
 import { type Bar, boxOf, type Chosen, createChosen } from "../base/chosen.ts";
 import { type ColourScale, createScale } from "../base/colourScale.ts";
-import { filterPlace, filtersOf, setFilters, standApart } from "../base/filters.ts";
+import { filterSlot, filtersOf, setFilters, standApart } from "../base/filters.ts";
 import { createFrame, type Frame } from "../base/frame.ts";
 import { pickCells, type Spot, togglePin } from "../base/gestures.ts";
 import { missingTile } from "../base/missing.ts";
@@ -87,7 +87,7 @@ export const renderLayerMap = view((ctx, root, signal) => {
   root.classList.add("aw-layermap");
   const frame = createFrame(ctx, root, {
     layout: "",
-    tags: [filterPlace(ctx)],
+    tags: [filterSlot(ctx)],
     legend: h("span.ends", back, scale.element),
     body: [element],
     skeleton: "own",

@@ -43,7 +43,7 @@ export interface FigureEvents {
 }
 
 /** Put the column of the sink before the plot, or take it away; returns the px that it takes. */
-function placeSink(sink: SinkColumn, plot: HTMLElement, hasSink: boolean, size: Size, topRoom: number): number {
+function layOutSink(sink: SinkColumn, plot: HTMLElement, hasSink: boolean, size: Size, topRoom: number): number {
   for (const part of [sink.name, sink.element]) {
     if (!hasSink) part.remove();
     else if (part.parentElement !== plot.parentElement) plot.before(part);
@@ -141,7 +141,7 @@ export function createFigure(
       query.open(size.rows);
       key.open(size.cols);
       label();
-      const before = placeSink(sink, plot, hasSink, size, topRoom);
+      const before = layOutSink(sink, plot, hasSink, size, topRoom);
       shares.layout(names, numbers, size, top.flat() ? 0 : overhang(key, size, font, topRoom), isNarrow);
       const { width, height } = size;
       setSizes(element, { left: leftRoom + before, sink: before, top: above, width, height, foot });

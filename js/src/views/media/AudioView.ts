@@ -27,7 +27,7 @@ import { withinError } from "../../numbers.ts";
 import { type Answers, createAnswers } from "../../wire/answers.ts";
 import type { SelectionState } from "../../wire/wire.ts";
 import { type ColourScale, createScale } from "../base/colourScale.ts";
-import { type CopyButton, createCopyButton, type NumberPlace } from "../base/copyPython.ts";
+import { type CopyButton, createCopyButton, type NumberAddress } from "../base/copyPython.ts";
 import { createFrame, type Frame } from "../base/frame.ts";
 import { createMenu, type Menu } from "../base/menu.ts";
 import { type Missing, missingAnswer } from "../base/missing.ts";
@@ -136,7 +136,7 @@ export const renderAudioView = view((ctx, root, signal) => {
     (value) => numberText(state, value),
     (word) => pin(state, word),
   );
-  const copy = createCopyButton(ctx, signal, () => numberPlace(state));
+  const copy = createCopyButton(ctx, signal, () => numberAddress(state));
   const pane = h("div.audio-pane", stage.element);
   const frame = createFrame(ctx, root, {
     controls: [
@@ -432,7 +432,7 @@ function rows(state: AudioState, word: number): [number, number] | null {
   return isByWord(state) ? [word, word] : rowsOf(map, spoken);
 }
 
-function numberPlace(state: AudioState): NumberPlace | null {
+function numberAddress(state: AudioState): NumberAddress | null {
   const { map } = state;
   const word = pinned(state);
   const row = rows(state, word)?.[0];

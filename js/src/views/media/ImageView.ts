@@ -41,7 +41,7 @@ import { only, view } from "../base/view.ts";
 import { setAttributes, svg } from "../charts/svg.ts";
 import { type Atlas, createAtlas } from "./atlas.ts";
 import { type Column, createColumn, type Entry } from "./column.ts";
-import { type Chosen, chosenElement, elementName, isOfPicture, placesOf } from "./elements.ts";
+import { type Chosen, chosenElement, elementName, elementsOf, isOfPicture } from "./elements.ts";
 import { outline, overlayCss, overMap, paintHeat, type Shade, topPatches } from "./heat.ts";
 import { createNorms, type Norms } from "./norms.ts";
 import { createPicture, type Picture } from "./picture.ts";
@@ -346,14 +346,14 @@ function read(state: ImageState): Missing | null {
   const rows = readRows(answer);
   const at = Math.max(0, rows.layers.indexOf(layer));
   const target = Math.max(0, ctx.cell("pinned")?.query ?? 0);
-  const headIndex = source.kind === "attributions" ? Math.min(target, rows.heads - 1) : placeOf(source, head);
+  const headIndex = source.kind === "attributions" ? Math.min(target, rows.heads - 1) : headAt(source, head);
   const other = ctx.axisOf(chosen.side === "query" ? source.key : source.query);
-  const { grid, patches } = placesOf(rows.patches.length ? other : chosenAxis);
+  const { grid, patches } = elementsOf(rows.patches.length ? other : chosenAxis);
   state.shown = { source, chosen, rows, layer: at, head: headIndex, values: rows.map(at, headIndex), grid, patches };
   return null;
 }
 
-function placeOf(source: Source, head: HeadKey): HeadKey {
+function headAt(source: Source, head: HeadKey): HeadKey {
   return typeof head === "number" ? Math.max(0, source.heads?.indexOf(head) ?? 0) : head;
 }
 

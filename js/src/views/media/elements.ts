@@ -16,7 +16,7 @@ export interface Elements {
 const CACHE = new WeakMap<Axis, Elements>();
 
 /** Where the patches stand on an axis. */
-export function placesOf(axis: Axis): Elements {
+export function elementsOf(axis: Axis): Elements {
   const cached = CACHE.get(axis);
   if (cached) return cached;
   const { grid, cells: given, special, labels } = axis;
@@ -44,7 +44,7 @@ export const isOfPicture = (ctx: ViewContext, source: Source): boolean => ctx.ax
  * is `opening_element` in attnwidgets/views/media/handlers.py.
  */
 export function openingElement(axis: Axis): number {
-  const { grid, patches, others } = placesOf(axis);
+  const { grid, patches, others } = elementsOf(axis);
   const word = others.findLast((i) => !axis.special[i]);
   if (word !== undefined) return word;
   const apart = others.find((i) => axis.labels[i] !== "[PAD]");
@@ -57,7 +57,7 @@ export function openingElement(axis: Axis): number {
 export function elementName(ctx: ViewContext, axis: Axis, i: number): string {
   const label = axis.labels[i];
   if (label === undefined) return "–";
-  if ((placesOf(axis).cells[i] ?? -1) >= 0) return `patch ${label}`;
+  if ((elementsOf(axis).cells[i] ?? -1) >= 0) return `patch ${label}`;
   return axis.special[i] || /^\[.*\]$/.test(label) ? safeText(label) : quoted(axis.labels, i, ctx.options.indexBase);
 }
 

@@ -7,7 +7,7 @@ import type { Axis } from "../../wire/wire.ts";
 import { createProgress, failed, type Missing, missingAnswer } from "../base/missing.ts";
 import { createSegments } from "../base/segmentedControl.ts";
 import { rule, setAttributes, svg } from "../charts/svg.ts";
-import { placesOf } from "./elements.ts";
+import { elementsOf } from "./elements.ts";
 import { overMap, paintHeat } from "./heat.ts";
 import type { Picture } from "./picture.ts";
 
@@ -83,7 +83,7 @@ export function createNorms(
       progress.show(answer ? null : missing(state, args));
       body.hidden = !answer;
       if (!answer) return;
-      const { cells, grid, patches: order, others: rest } = placesOf(axis);
+      const { cells, grid, patches: order, others: rest } = elementsOf(axis);
       const [rows, cols] = grid;
       const ratio = picture.ratio() ?? rows / (cols || 1);
       const side = Math.max(80, Math.min(LARGEST, width, (tall - (registers.element.hidden ? 130 : 166)) / ratio));
@@ -131,7 +131,7 @@ function paint(
   paintHeat(
     state.heat,
     patches.map((value) => value - low),
-    placesOf(axis).grid,
+    elementsOf(axis).grid,
     { map: overMap(false, ""), mode: "linear", range: [0, high - low || 1] },
   );
   state.plot.ariaLabel = `norms of ${patches.length} patches over the picture, ${printed(low, true)} to ${printed(high, true)}`;

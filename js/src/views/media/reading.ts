@@ -10,7 +10,7 @@ import { createExactRows, type ExactRows } from "../base/cellValues.ts";
 import { type CopyButton, createCopyButton } from "../base/copyPython.ts";
 import type { Frame } from "../base/frame.ts";
 import { headAddress, layerWords, moveHead, moveLayer } from "../base/navigation.ts";
-import { type Chosen, elementName, placesOf } from "./elements.ts";
+import { type Chosen, elementName, elementsOf } from "./elements.ts";
 import type { PatchRows } from "./rows.ts";
 
 const KEYS =
@@ -98,7 +98,7 @@ export function createReading(
     },
     blur: () => readCell(state, -1),
   });
-  const copy = ctx.el === root ? createCopyButton(ctx, signal, () => numberPlace(state)) : null;
+  const copy = ctx.el === root ? createCopyButton(ctx, signal, () => numberAddress(state)) : null;
 
   const state: ReadingState = {
     ctx,
@@ -190,10 +190,10 @@ function point(state: ReadingState): void {
   const targets = source.kind === "attributions";
   const axis = ctx.axisOf(chosen.side === "query" ? source.key : source.query);
   const chosenAxis = ctx.axisOf(chosen.side === "query" ? source.query : source.key);
-  const { cells, grid } = placesOf(axis);
+  const { cells, grid } = elementsOf(axis);
   const { element, how } = readElement(state, shown);
   const cell = cells[element] ?? -1;
-  spot(state, state.query, targets ? -1 : (placesOf(chosenAxis).cells[chosen.index] ?? -1));
+  spot(state, state.query, targets ? -1 : (elementsOf(chosenAxis).cells[chosen.index] ?? -1));
   spot(state, pinnedKey, how ? cell : -1);
   setFlag(pinnedKey, "data-pinned", how === "pinned");
   spot(state, state.hovered, ofWords(shown) ? state.reading : how ? -1 : cell);
@@ -216,12 +216,12 @@ function point(state: ReadingState): void {
     `${Math.round((i * length) / count)}–${Math.round(((i + 1) * length) / count) - 1}`;
   const where = seen && cell >= 0 ? `px ${px(row, grid[0], seen[0])}, ${px(col, grid[1], seen[1])}` : "";
   frame().readout.show(
-    [`${pair} ${number}`, where, placeWords(ctx, shown), how].filter(Boolean).join(" · "),
+    [`${pair} ${number}`, where, mapWords(ctx, shown), how].filter(Boolean).join(" · "),
     state.spoken || state.root.contains(document.activeElement),
   );
 }
 
-function placeWords(ctx: ViewContext, { source }: Shown): string {
+function mapWords(ctx: ViewContext, { source }: Shown): string {
   const { layer, head } = ctx.resolved();
   if (source.kind === "attributions") return source.layers.length > 1 ? layerWords(ctx, source, layer) : "";
   if (typeof head === "number") return `head ${headAddress(ctx, layer, head)}`;
@@ -240,7 +240,7 @@ function exactOf(state: ReadingState, { source, chosen }: Shown, element: number
   return state.exactRows(row, ask)?.[key];
 }
 
-function numberPlace(state: ReadingState): ({ of: string } & Record<string, unknown>) | null {
+function numberAddress(state: ReadingState): ({ of: string } & Record<string, unknown>) | null {
   const { ctx } = state;
   const shown = state.current();
   if (!shown) return null;

@@ -3,7 +3,7 @@ import { colourAt, cssOf, heatMap, inkOn, scalePosition } from "../../colour.ts"
 import type { ViewContext } from "../../context.ts";
 import { createWatch, h, on, setChildren, setStyles, setText, shortLabel } from "../../dom.ts";
 import type { Axis } from "../../wire/wire.ts";
-import { type Chosen, elementName, placesOf } from "./elements.ts";
+import { type Chosen, elementName, elementsOf } from "./elements.ts";
 import type { PatchRows } from "./rows.ts";
 
 export interface Shares {
@@ -110,7 +110,7 @@ function choosing(
 
 function build(state: SharesView, axis: Axis, wordsAxis: Axis, count: number): void {
   const { words } = state;
-  const special = placesOf(axis).others.filter((i) => axis.special[i]);
+  const special = elementsOf(axis).others.filter((i) => axis.special[i]);
   state.chipOf = new Map(
     special.map((i) => [i, chip("button", shortLabel(axis.labels[i] as string), elementName(state.ctx, axis, i))]),
   );
@@ -121,7 +121,7 @@ function build(state: SharesView, axis: Axis, wordsAxis: Axis, count: number): v
     ...[...state.chipOf.values()].map(({ element: el }) => el),
     ...(state.total ? [state.total.element] : []),
   );
-  const plain = placesOf(wordsAxis).others.filter((i) => !wordsAxis.special[i]);
+  const plain = elementsOf(wordsAxis).others.filter((i) => !wordsAxis.special[i]);
   state.buttons = new Map(
     plain.map((i) => [i, h("button.image-word", { type: "button" }, elementWord(wordsAxis.labels[i] as string))]),
   );

@@ -247,14 +247,14 @@ function send(state: StudyState, now: Run, at: Step): void {
   now.rows.push(rowOf(study(state.ctx), at, state.draft, since(state.firstAt), performance.now() - state.shownAt));
   const words = instruction(study(state.ctx), at);
   if (words) {
-    drawTold(state, now, words);
+    drawInstruction(state, now, words);
     return;
   }
   goOn(state, now);
 }
 
 /** After a practice item, its right answer. */
-function drawTold(state: StudyState, now: Run, words: string): void {
+function drawInstruction(state: StudyState, now: Run, words: string): void {
   renew(state);
   const on_ = h("button.button.study-next", { type: "button" }, "Continue");
   on(on_, state.step.signal, { click: () => goOn(state, now) });

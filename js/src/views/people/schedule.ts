@@ -35,7 +35,7 @@ export const digest = (text: string): string =>
   [FIRST, SECOND].map((start) => hashed(text, start).toString(16).padStart(8, "0")).join("");
 
 /** The assignment of a code in the study with this hash (`salt`). */
-export function placeOf(code: string, salt: string, items: number, cells: number): Assignment {
+export function assignmentOf(code: string, salt: string, items: number, cells: number): Assignment {
   const number = hashed(`${salt}:${code}`) % (4 * items * cells);
   const rest = Math.floor(number / cells);
   return { shift: number % cells, side: rest % 2, mirrored: (rest >> 1) % 2, row: rest >> 2 };

@@ -1,7 +1,7 @@
 /** The steps of a person through a study: practice, then items in their order, with attention checks among them. */
 import type { AskedItem, AskedStudy } from "../../wire/studies.ts";
 import type { Role, Row } from "./payload.ts";
-import { checkPositions, placeOf, turnsOf } from "./schedule.ts";
+import { assignmentOf, checkPositions, turnsOf } from "./schedule.ts";
 
 export interface Step {
   role: Role;
@@ -24,7 +24,7 @@ const SIDES = ["first", "second"];
 
 export function stepsOf(study: AskedStudy, code: string): Step[] {
   const [items, cells] = [study.items.length, study.cells.length];
-  const turns = turnsOf(placeOf(code, study.hash, items, cells), items, cells, study.between);
+  const turns = turnsOf(assignmentOf(code, study.hash, items, cells), items, cells, study.between);
   const after = checkPositions(items, study.checks.length);
   const practice = study.practice.map(
     (_, at): Step => ({ role: "practice", at, cell: at % cells, side: 0, position: at }),

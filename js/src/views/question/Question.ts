@@ -10,11 +10,11 @@ import type { AnswerRecord, AskedQuestion, QuestionOptions } from "../../wire/qu
 import { createFrame, type Frame } from "../base/frame.ts";
 import { drawInside } from "../base/inside.ts";
 import { view } from "../base/view.ts";
+import { choicesOf, selected } from "./choices.ts";
 import { createCopy } from "./copyButton.ts";
 import { createLine, createOptions, createText, type Field } from "./fields.ts";
 import { answerText, codeOf, HOW, typed } from "./kinds.ts";
 import { createOrder } from "./orderField.ts";
-import { placesOf, selected } from "./places.ts";
 import { canonical, fileOf, receiptOf } from "./record.ts";
 
 const NO_PAGE = "this page cannot save: paste the receipt, your answer as one line, into your course";
@@ -205,7 +205,7 @@ function choose(state: QuestionState, value: unknown): void {
 
 function readLine(state: QuestionState, line: string): void {
   const { ctx } = state;
-  const read = typed(questionOf(ctx), line, placesOf(ctx, questionOf(ctx).record.unit));
+  const read = typed(questionOf(ctx), line, choicesOf(ctx, questionOf(ctx).record.unit));
   state.fault = typeof read === "string" ? read : "";
   state.draft = typeof read === "object" && read ? read.value : null;
   update(state);
@@ -277,7 +277,7 @@ function update(state: QuestionState): void {
   const now = questionOf(ctx);
   const { record } = now;
   const mode = modeOf(state);
-  const choices = placesOf(ctx, record.unit);
+  const choices = choicesOf(ctx, record.unit);
   root.dataset.mode = mode;
   setText(state.prompt, safeText(now.prompt));
   root.ariaLabel = `question: ${now.prompt.slice(0, 200)}`;
@@ -292,9 +292,9 @@ function update(state: QuestionState): void {
   setFlag(note, "data-fault", fault !== "");
   const verdict = now.right === null ? "" : now.right ? "right" : "not right yet";
   const problem = mode === "answered" || value === null ? now.problem : "";
-  const isSaid = problem && problem !== NO_PAGE && problem !== NO_KERNEL;
+  const isShown = problem && problem !== NO_PAGE && problem !== NO_KERNEL;
   const feedback = mode === "answered" ? [verdict, safeText(now.feedback)].filter(Boolean).join(": ") : "";
-  setText(state.outcome, [feedback, isSaid ? safeText(problem) : ""].filter(Boolean).join(" · "));
+  setText(state.outcome, [feedback, isShown ? safeText(problem) : ""].filter(Boolean).join(" · "));
   const isOpen = mode !== "answered" && !sent;
   for (const field of fields.all) {
     if (mode === "answered" || (isChanging && draft === record.value)) field.show(record.value);

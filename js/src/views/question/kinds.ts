@@ -1,7 +1,7 @@
 /** The kinds of answers: their words, parser and Python code; twin of attnwidgets/ask/kinds.py. */
 import { quoted, safeText } from "../../dom.ts";
 import type { AnswerRecord, AskedQuestion } from "../../wire/questions.ts";
-import type { Choices } from "./places.ts";
+import type { Choices } from "./choices.ts";
 
 /** The first step of the reader, and the form of a typed answer. */
 export const HOW: Record<string, { act: string; form: string; code: string }> = {

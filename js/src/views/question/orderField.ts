@@ -62,7 +62,7 @@ export function createOrder(
     },
     pointermove(event) {
       if (dragged < 0) return;
-      const to = placeAt(state, event.clientY);
+      const to = indexAt(state, event.clientY);
       if (to === dragged) return;
       move(state, dragged, to);
       dragged = to;
@@ -155,7 +155,7 @@ function draw(state: OrderState): void {
 }
 
 /** The position under the pointer while an item is dragged. */
-function placeAt(state: OrderState, y: number): number {
+function indexAt(state: OrderState, y: number): number {
   const boxes = [...state.list.children].map((child) => child.getBoundingClientRect());
   const at = boxes.findIndex(({ bottom }) => y < bottom);
   return at < 0 ? boxes.length - 1 : at;

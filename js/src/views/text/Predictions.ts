@@ -180,7 +180,7 @@ export const renderPredictions = view((ctx, root, signal) => {
         const all: Logits = { largest: numbers, rest, temperatures: answer.temperatures, count: answer.count };
         const distribution = samplingDistribution(all, chosen);
         probabilities = distribution.probabilities;
-        setText(remainder, keptWords(distribution, answer, most));
+        setText(remainder, samplingWords(distribution, answer, most));
       }
       const { actual } = answer;
       const rank = actual
@@ -273,7 +273,7 @@ export const renderPredictions = view((ctx, root, signal) => {
   };
 });
 
-function keptWords(
+function samplingWords(
   { remaining, mass, rest, exact, probabilities }: ReturnType<typeof samplingDistribution>,
   answer: OutcomesAnswer,
   most: number,

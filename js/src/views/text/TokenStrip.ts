@@ -32,7 +32,7 @@ import { type Account, createAccount, detailsOf } from "../base/account.ts";
 import { createExactRows, type ExactRows, nameOf } from "../base/cellValues.ts";
 import { type CopyButton, createCopyButton } from "../base/copyPython.ts";
 import { explanationAtRest } from "../base/explained.ts";
-import { filtered, filteredRow, filterPlace, filtersOf, hidesValues, insideOf, standApart } from "../base/filters.ts";
+import { filtered, filteredRow, filterSlot, filtersOf, hidesValues, insideOf, standApart } from "../base/filters.ts";
 import { createFrame, type Frame } from "../base/frame.ts";
 import { chooseSpan, togglePin } from "../base/gestures.ts";
 import { missingTile } from "../base/missing.ts";
@@ -172,7 +172,7 @@ export const renderTokenStrip = view((around, root, signal) => {
     layout: "",
     plain: true,
     controls: [...units.elements, tools],
-    tags: [description, filterPlace(ctx, menu)],
+    tags: [description, filterSlot(ctx, menu)],
     legend,
     body: [texts, sums],
     skeleton: "own",

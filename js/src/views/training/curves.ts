@@ -16,7 +16,7 @@ import {
 } from "../charts/lineChart.ts";
 import { rule, svg } from "../charts/svg.ts";
 import { decimal } from "../circuits/words.ts";
-import { halfWay, placesOf, type Run } from "./run.ts";
+import { halfWay, positionsOf, type Run } from "./run.ts";
 
 export interface NamedCurve {
   name: string;
@@ -35,7 +35,7 @@ export function createCurves(ctx: ViewContext) {
   figure.plot.ariaLabel = "behaviour, pattern and cause over steps";
 
   /** The step whose checkpoint is nearest to the pointer; -1 outside the axes. */
-  const placeAt = (event: MouseEvent): number => {
+  const stepAt = (event: MouseEvent): number => {
     if (!chart) return -1;
     const x = pointedAt(event, figure.picture, chart);
     if (Number.isNaN(x)) return -1;
@@ -46,10 +46,10 @@ export function createCurves(ctx: ViewContext) {
   return {
     element: h("div.run-curves", figure.element, claims),
     plot: figure.plot,
-    placeAt,
+    placeAt: stepAt,
     /** Draw the curves with markers at the current step and at the hovered step. */
     draw(run: Run, curves: readonly NamedCurve[], step: number, over: number, width: number): void {
-      positions = placesOf(run.steps);
+      positions = positionsOf(run.steps);
       const texts = curves.map(({ name }) => name);
       const [low, high] = rangeOf(curves.flatMap(({ values }) => [...values]));
       const room = labelRoom(width, texts, figure.legend);

@@ -69,19 +69,21 @@ export function readRun({ meta, buffers }: Answer<RunMeta>): Run {
 }
 
 /** The index of a head at a step in arrays of [step, layer, head]. */
-function placeOf({ heads }: Run, step: number, layer: number, head: number): number {
+function indexOfHead({ heads }: Run, step: number, layer: number, head: number): number {
   return (step * heads.length + layer) * Math.max(...heads) + head;
 }
 
 /** The share of attention that a head gives to a pattern, by step. */
 export function patternOf(run: Run, layer: number, head: number, pattern: Pattern): number[] {
   const at = ORDER.indexOf(pattern);
-  return run.steps.map((_, step) => run.patterns[ORDER.length * placeOf(run, step, layer, head) + at] ?? Number.NaN);
+  return run.steps.map(
+    (_, step) => run.patterns[ORDER.length * indexOfHead(run, step, layer, head) + at] ?? Number.NaN,
+  );
 }
 
 /** The behaviour that is lost without a head, by step. */
 export function causeOf(run: Run, layer: number, head: number): number[] {
-  return run.steps.map((_, step) => run.cause[placeOf(run, step, layer, head)] ?? Number.NaN);
+  return run.steps.map((_, step) => run.cause[indexOfHead(run, step, layer, head)] ?? Number.NaN);
 }
 
 /** Number of steps below which a curve has no step of appearance. */
@@ -100,7 +102,7 @@ export function halfWay(values: readonly number[]): number {
 }
 
 /** Positions from 0 to `count` - 1 of the steps on an axis: by their number, or its logarithm if that spaces them more evenly. */
-export function placesOf(steps: readonly number[]): number[] {
+export function positionsOf(steps: readonly number[]): number[] {
   const scaled = [steps, steps.map((step) => Math.log1p(step))].map((values) => {
     const [low, high] = [values[0] ?? 0, values.at(-1) ?? 1];
     return values.map((value) => ((value - low) / (high - low || 1)) * (steps.length - 1));

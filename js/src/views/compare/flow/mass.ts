@@ -120,6 +120,6 @@ export function leastAt(position: number): number {
 }
 
 /** The slider position for a threshold. */
-export function placeOf(least: number): number {
+export function positionOf(least: number): number {
   return Math.log(least / 0.002) / Math.log(250);
 }

@@ -10,12 +10,12 @@ import {
   drawAxes,
   drawLine,
   drawUpright,
+  indexAt,
   type LineEnd,
   labelLines,
   labelRoom,
   labelsAreBeside,
   lookOf,
-  placeAt,
   rangeOf,
 } from "../../charts/lineChart.ts";
 import { svg } from "../../charts/svg.ts";
@@ -31,7 +31,7 @@ export interface Lines extends Pick<Figure, "element" | "plot"> {
   /** Mark the selected and the hovered layer, and write the values at the latter, or else the former, with its name. */
   mark(now: number, hovered: number): void;
   /** Index of the layer under the pointer, or -1. */
-  placeAt(event: MouseEvent): number;
+  layerAt(event: MouseEvent): number;
 }
 
 export function createLines(ctx: ViewContext): Lines {
@@ -92,6 +92,6 @@ export function createLines(ctx: ViewContext): Lines {
         if (number) setText(number, Number.isFinite(value) ? printed(value, true) + where : "–");
       }
     },
-    placeAt: (event) => (chart ? placeAt(event, picture, chart, count) : -1),
+    layerAt: (event) => (chart ? indexAt(event, picture, chart, count) : -1),
   };
 }

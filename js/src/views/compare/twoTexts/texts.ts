@@ -59,7 +59,7 @@ export type Rows = readonly [Float32Array, Float32Array, Float32Array];
 export const settings = (ctx: ViewContext): TwoTextsOptions => ctx.options as TwoTextsOptions;
 
 /** The address of the shown numbers; attributions by layer are read at the input. */
-export function placeOf(ctx: ViewContext): { address: MapAddress; isMap: boolean; recorded: boolean } {
+export function addressOf(ctx: ViewContext): { address: MapAddress; isMap: boolean; recorded: boolean } {
   const { source, layer, head } = ctx.resolved();
   const method = source.method.replace(/:layers$/, "");
   const isMap = source.kind === "map" && method === source.method;

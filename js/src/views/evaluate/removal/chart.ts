@@ -11,13 +11,13 @@ import {
   drawAxes,
   drawBand,
   drawLine,
+  indexAt,
   type Look,
   lookOf,
-  placeAt,
 } from "../../charts/lineChart.ts";
 import { setAttributes, svg } from "../../charts/svg.ts";
 import { textWidth } from "../../maps/labels.ts";
-import { alongLine, type Box, freePlace, type Point } from "./freePlace.ts";
+import { alongLine, type Box, freePosition, type Point } from "./freePosition.ts";
 import { dropWords, type Mode, type Removal, valueWithAll } from "./steps.ts";
 
 export interface RemovalChart {
@@ -187,7 +187,7 @@ function draw(state: ChartState, removal: Removal, mode: Mode, width: number, ta
     const size = { width: textWidth(name, font(state, i ? 400 : 600)) + 4, height: LINE };
     // No room for it.
     if (size.width > right - left) return [];
-    const box = freePlace(areaOf(axis), size, clear.length ? clear : (state.paths[i] ?? []), others, state.occupied);
+    const box = freePosition(areaOf(axis), size, clear.length ? clear : (state.paths[i] ?? []), others, state.occupied);
     state.occupied.push(box);
     const texts = write([name], box, i === 1 ? "var(--aw-quiet)" : look.stroke);
     if (i === 0) setAttributes(texts[0] as SVGElement, { "font-weight": 600 });
@@ -203,7 +203,7 @@ function follow(state: ChartState, event: PointerEvent): void {
   const { chart, shown } = state;
   if (!chart || !shown) return;
   const { order, steps } = shown;
-  const k = placeAt(event, state.picture, chart, order.length + 1);
+  const k = indexAt(event, state.picture, chart, order.length + 1);
   const away = (i: number): number => Math.abs((steps[i] ?? 0) - k);
   if (k >= 0) state.pick(steps.reduce((best, _, i) => (away(i) < away(best) ? i : best), 0));
 }
@@ -239,6 +239,6 @@ function show(
   setAttributes(point, { cx: to[0], cy: to[1] });
   const words = label && !Number.isNaN(value) ? [label, dropWords(removal, value - valueWithAll(removal))] : [];
   const size = { width: Math.max(0, ...words.map((text) => textWidth(text, font(state, 600)))) + 4, height: 2 * LINE };
-  const box = freePlace(areaOf(state.chart), size, [to], state.paths.flat(), state.occupied);
+  const box = freePosition(areaOf(state.chart), size, [to], state.paths.flat(), state.occupied);
   state.caption.replaceChildren(...write(words, box, "var(--aw-accent)", box.x + box.width < at));
 }

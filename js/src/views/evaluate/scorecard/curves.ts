@@ -22,7 +22,7 @@ import { type Card, numbersOf, type Shown, scoreWords } from "./scores.ts";
 const FAR = 1.5;
 
 /** Positions of the values on the horizontal axis, from 0 to their number minus 1. */
-export function placesOf(labels: readonly (number | string)[]): number[] {
+export function positionsOf(labels: readonly (number | string)[]): number[] {
   const values = labels.map(Number);
   const rises =
     labels.every((label) => typeof label === "number") && values.every((x, i) => i === 0 || x > (values[i - 1] ?? x));
@@ -34,7 +34,7 @@ export function placesOf(labels: readonly (number | string)[]): number[] {
 /** Index of the value nearest to the pointer; -1 outside the axes. */
 export function nearestAt(event: MouseEvent, picture: Element, chart: Chart, card: Card): number {
   const x = pointedAt(event, picture, chart);
-  const all = placesOf(card.places).map((position) => Math.abs(chart.x(position) - x));
+  const all = positionsOf(card.places).map((position) => Math.abs(chart.x(position) - x));
   return all.indexOf(Math.min(...all));
 }
 
@@ -53,7 +53,7 @@ export function drawCurves(
   const { card, mean, low, high, shown, looks } = scores;
   const { rows, places: labels } = card;
   const { legend } = figure;
-  const positions = placesOf(labels);
+  const positions = positionsOf(labels);
   const lines = [mean, low, high].map((part) => part.map(numbersOf));
   const [curves, lows, highs] = lines as [number[][], number[][], number[][]];
   const isMethod = (row: number): boolean => !rows[row]?.[1];

@@ -80,11 +80,11 @@ export function arrange(options: ArrangeOptions): Arrangement {
   const shownByLayer = everyLayer.map((row) => row.filter(keeps));
   const shown = shownByLayer.reduce((sum, row) => sum + row.length, 0);
   if (order === "layers" || order === "within") {
-    const inPlace = (row: Spot[], layer: number): (Spot | null)[] =>
+    const withGaps = (row: Spot[], layer: number): (Spot | null)[] =>
       row.map((spot) => (isWhole(layer) ? row[0] : spot) as Spot).map((spot) => (keeps(spot) ? spot : null));
     const lines = everyLayer.map((row, layer) => ({
       label: layerName(layer),
-      spots: order === "layers" ? inPlace(row, layer) : sorted(shownByLayer[layer] as Spot[]),
+      spots: order === "layers" ? withGaps(row, layer) : sorted(shownByLayer[layer] as Spot[]),
     }));
     return { cols: heads, lines, shown };
   }

@@ -77,7 +77,7 @@ export function createControls(
   let limit = start.only;
   let source: Source | null = null;
   let statistic: Chosen | null = null;
-  let foundFor: unknown = null;
+  let computedFor: unknown = null;
   let named = headFilter(start.heads);
   const tell = (): void =>
     changed({
@@ -185,9 +185,9 @@ export function createControls(
     );
     const answer = offer && answers.get<Measured>("head_statistics", args);
     const at = answer ? answer.meta.names.indexOf(chosen) : -1;
-    if (!answer || at < 0) [statistic, foundFor] = [null, null];
-    else if (foundFor !== `${shown.id} ${chosen}`) {
-      foundFor = `${shown.id} ${chosen}`;
+    if (!answer || at < 0) [statistic, computedFor] = [null, null];
+    else if (computedFor !== `${shown.id} ${chosen}`) {
+      computedFor = `${shown.id} ${chosen}`;
       const { heads } = answer.meta;
       const bytes = answer.buffers[0] as DataView;
       const size = shown.layers.length * heads;

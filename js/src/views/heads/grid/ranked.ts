@@ -4,7 +4,7 @@ import { assign, density, h, on, setChildren, setFlag, setStyles, setText, walkL
 import { tickText } from "../../../numbers.ts";
 import type { HeadKey } from "../../../wire/wire.ts";
 import { headlessWords } from "../../base/mixers.ts";
-import { headAddress, placeWords } from "../../base/navigation.ts";
+import { addressWords, headAddress } from "../../base/navigation.ts";
 import type { Spot } from "./arrange.ts";
 import { type Atlas, paintAtlas } from "./atlas.ts";
 import type { Ranking } from "./patterns.ts";
@@ -88,7 +88,7 @@ export function createRanked(
           setText(tag, strongest(spot));
           setStyles(bar.firstElementChild as HTMLElement, { width: `${100 * share}%` });
           const pattern = strongest(spot) ? `; its strongest pattern: ${strongest(spot)}` : "";
-          const words = `${placeWords(ctx, layer, head)}, ${ranking?.words(spot)}${pattern}`;
+          const words = `${addressWords(ctx, layer, head)}, ${ranking?.words(spot)}${pattern}`;
           assign(button, { title: words });
           const line = { cols: 1, lines: [{ label: "", spots: [spot] }], shown: 1 };
           if (atlas) paintAtlas(canvas, line, { width: side, height: side }, 0, atlas);

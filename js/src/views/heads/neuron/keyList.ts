@@ -5,7 +5,7 @@ import { type Bar, type Box, type Chosen, createChosen } from "../../base/chosen
 import type { Picture } from "../../base/gestures.ts";
 import { styleValue } from "../../base/styleValue.ts";
 import { textWidth } from "../../maps/labels.ts";
-import { type Ink, largest, placeOf, sharpContext } from "./ink.ts";
+import { type Ink, largest, offsetOf, sharpContext } from "./ink.ts";
 import { aligned, numberOf, type Row, type Step, vectorOf } from "./row.ts";
 
 const LINE = 22;
@@ -201,7 +201,7 @@ function strip(
   const image = new ImageData(row.dim, last - first);
   for (let rank = first; rank < last; rank += 1) {
     for (const [i, value] of vectorOf(row, step, order[rank] as number).entries()) {
-      const [at, shade] = [4 * ((rank - first) * row.dim + i), placeOf(value / view.top)];
+      const [at, shade] = [4 * ((rank - first) * row.dim + i), offsetOf(value / view.top)];
       for (let c = 0; c < 3; c += 1) image.data[at + c] = ink.table[shade + c] as number;
       image.data[at + 3] = 255;
     }

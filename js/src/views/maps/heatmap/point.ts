@@ -73,7 +73,7 @@ function isPinnedSink(state: HeatmapState, pinned: Cell | null): boolean {
   return state.hasSink && pinned !== null && pinned.key < 0 && pinned.query === state.pinnedSink;
 }
 
-export function samePlace(a: Cell | null, b: Cell): boolean {
+export function isSameCell(a: Cell | null, b: Cell): boolean {
   return a?.query === b.query && a.key === b.key;
 }
 
@@ -93,7 +93,7 @@ export function movePin(state: HeatmapState, rows: number, cols: number): () => 
     state.pinnedSink = key < 0 ? query : -1;
     const to: Cell = { unit: state.ctx.source().unit, query, key };
     state.spoken = true;
-    if (!samePlace(pinned, to)) movePinned(state.ctx, to);
+    if (!isSameCell(pinned, to)) movePinned(state.ctx, to);
     else if (rows === 0 && cols === 0) movePinned(state.ctx, null);
   };
 }
@@ -123,7 +123,7 @@ export function listenAlong(
     click(event) {
       const cell = rowAt(state, event, strip);
       if (!cell) return;
-      const isPinned = samePlace(state.ctx.cell("pinned"), cell);
+      const isPinned = isSameCell(state.ctx.cell("pinned"), cell);
       pinning(isPinned ? -1 : cell.query);
       selection.pin(isPinned ? null : cell);
     },

@@ -24,7 +24,7 @@ const overlap = (a: Box, b: Box): boolean =>
  * The position in `area` for a label of this size that is nearest to the points of its line, clear of these and of
  * `others`, nearer to its line than to the others if possible, and clear of the boxes in `occupied`.
  */
-export function freePlace(
+export function freePosition(
   area: Box,
   { width, height }: { width: number; height: number },
   path: readonly Point[],

@@ -31,7 +31,7 @@ function axesOf(ctx: ViewContext, source: Source): [Axis, Axis] {
 }
 
 /** The possible choices; `unit` is the unit of positions. */
-export function placesOf(ctx: ViewContext, unit: string | null): Choices {
+export function choicesOf(ctx: ViewContext, unit: string | null): Choices {
   const { sources } = ctx.header();
   if (sources.length === 0) return NONE;
   const source = sourceOf(ctx, unit);
