@@ -43,7 +43,7 @@ export interface ViewContext {
   readonly tiles: TileClient;
   /** Hints that the reader has followed, in any view of this notebook or page. */
   readonly learned: Set<string>;
-  /** State that survives a change to another text or selection, when the view is drawn anew. */
+  /** State that survives a change to another text or selection, when the view is redrawn from scratch. */
   readonly lasting: Map<string, unknown>;
   readonly theme: Theme;
   header(): Header;
@@ -76,7 +76,7 @@ export interface Common {
   pool: TilePool;
   /** The views that a view may contain. */
   views: Readonly<Record<string, RenderView>>;
-  /** The hints followed in any of them. */
+  /** The hints followed in any view of the page. */
   learned: Set<string>;
   /** The number of this page among those of the kernel, drawn at random. */
   page: number;
@@ -152,7 +152,10 @@ function createChanges(signal: AbortSignal) {
   return { notify, subscribe, version: () => version };
 }
 
-/** Connect a view to its store and selection. `lasting` is the state that survives when the view is drawn anew. */
+/**
+ * Connect a view to its store and selection. `lasting` is the state that survives when the view is redrawn from
+ * scratch.
+ */
 export async function createContext(
   props: ViewProps,
   { pool, views, learned, page, sheet, holder, lent }: Common,

@@ -54,7 +54,7 @@ export function setText(el: Element, text: string): boolean {
   return true;
 }
 
-/** Make an element wide enough for each of `texts`, so that nothing moves when it shows another of them. */
+/** Make an element wide enough for each of `texts`, so that nothing moves when its text changes. */
 export function reserve(el: HTMLElement, ...texts: string[]): void {
   const room = texts.join("\n");
   if (el.dataset.room !== room) el.dataset.room = room;
@@ -78,7 +78,7 @@ export function setStyles(el: HTMLElement, styles: Record<string, string>): void
   }
 }
 
-/** Returns a function that says whether its arguments differ from those of its previous call. */
+/** Returns a function that compares its arguments with those of its previous call, and is true if they differ. */
 export function createWatch(): (...values: unknown[]) => boolean {
   let before: readonly unknown[] = [];
   return (...values) => {
@@ -166,7 +166,7 @@ export function themeOf(el: Element): Theme {
     const root: Node = at.getRootNode();
     at = at.parentElement ?? (root instanceof ShadowRoot ? root.host : null);
   }
-  // No background is set: the page's text colour tells which scheme the browser uses.
+  // No background is set: the page's text colour indicates the colour scheme of the browser.
   const text = parseColour(getComputedStyle(el).color);
   return text && luminance(text) > 0.5 ? "dark" : "light";
 }
@@ -241,8 +241,9 @@ export function watchWidth(el: Element, signal: AbortSignal, cb: (width: number)
   onResize(el, signal, measure);
 }
 
-/** Call with the size of an element's content in whole pixels, now and when its width changes; with `data-box`, which
- * says that its height is given, also when that changes.
+/**
+ * Call with the size of an element's content in whole pixels, now and when its width changes; with `data-box`, which
+ * marks an element with a given height, also when the height changes.
  */
 export function watchBox(
   el: HTMLElement,
@@ -278,7 +279,7 @@ export function keyboard(el: HTMLElement, signal: AbortSignal, handlers: KeyHand
   });
 }
 
-/** Let arrow keys move along a list, of which a single child, or its button, is in the tab order; Enter and Space click. */
+/** Move along a list by arrow keys. A single child, or its button, is in the tab order; Enter and Space click. */
 export function walkList(list: HTMLElement, signal: AbortSignal): void {
   on(list, signal, {
     keydown(event) {
@@ -293,7 +294,7 @@ export function walkList(list: HTMLElement, signal: AbortSignal): void {
   });
 }
 
-/** Move and resize an element that lies over a picture, in px; a negative position hides it. */
+/** Move and resize an overlay of a picture, in px; a negative position hides it. */
 export function setBox(el: HTMLElement, x: number, y: number, width: number, height: number): void {
   const hidden = x < 0 || y < 0;
   assign(el, { hidden });

@@ -22,7 +22,7 @@ export const NAMES = [
   "foil",
   "feature",
   "inside", // 1
-  "of", // by which the counted text is recognised, so that no pin comes to point at another word
+  "of", // identifies the counted text, so that no pin points at another word
 ] as const;
 export type Name = (typeof NAMES)[number];
 

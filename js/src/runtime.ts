@@ -108,7 +108,7 @@ function mount(name: string, common: Common): Renderer {
       (root.querySelector(":scope > .aw-toolbar > .aw-end") ?? root).append(corner);
       views.Tools?.(ctx, corner);
     };
-    // Another text has another store and selection, `aw.link` gives a view another selection: both may come at once.
+    // Another text has another store and selection, `aw.link` gives a view another selection: both may change together.
     let isDue = false;
     const soon = (): void => {
       if (isDue) return;
@@ -175,8 +175,8 @@ export function createRenderers(runtime?: AnyModel<RuntimeState>): Renderers {
   return {
     add,
     async render(props, name, ...parts) {
-      // The stub has put up an empty frame of the view's height. Where the code is here already, the view would be
-      // built in the same task, and the reader would see neither before that is done.
+      // The stub has drawn an empty frame of the view's height. If the code is loaded already, the view would be built
+      // in the same task, and the reader would see neither until that is done.
       if (runtime) await frame();
       // A standalone page has already added all its parts.
       for (const part of runtime ? parts : []) {

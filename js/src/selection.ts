@@ -6,7 +6,7 @@ import { followMoves, sign } from "./wire/moves.ts";
 import type { ViewOptions } from "./wire/viewState.ts";
 import type { Axis, Cell, Header, HeadKey, Preview, SelectionState, Source, Span } from "./wire/wire.ts";
 
-/** Most cells that can be pinned at once. */
+/** Maximum number of pinned cells. */
 export const MOST_PINS = 400;
 
 /** The shared selection, from the side of a single view. */

@@ -11,7 +11,7 @@ export interface Sheet {
   text(): string;
   /** Add rules of views, and rules for elements `around` them, which the scope of a view does not reach. */
   add(css: string, around?: string): void;
-  /** Style a view wherever it is put: in a document or a shadow root. */
+  /** Style a view in its root: a document or a shadow root. */
   dress(root: HTMLElement, signal: AbortSignal): void;
 }
 
@@ -26,7 +26,9 @@ export function createSheet(name: string, core: string): Sheet {
   let [added, outside] = ["", ""];
   let sheets: [CSSStyleSheet, CSSStyleSheet] | null = null;
   const mine = `[${COPY}="${name}"]`;
-  /** The first rule says whose it is. The rules of another version, whose classes are called the same, are not ours. */
+  /**
+   * The first rule identifies the copy. The rules of another version, whose classes have the same names, are not ours.
+   */
   const write = (sheet: CSSStyleSheet | undefined, css: string, around = ""): void =>
     sheet?.replaceSync(`${mine} {}${"CSSScopeRule" in window ? `@scope(${mine}){${css}}` : css}${around}`);
   return {

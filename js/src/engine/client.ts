@@ -17,7 +17,7 @@ import {
 import type { Continuation, Edits, Outputs, PackedModel, Pass, Relevance, Rule, Sampling, Target } from "./types.ts";
 
 export interface EngineClient {
-  /** Hand over a part of the file of weights that begins at a byte; it cannot be used here any more. */
+  /** Transfer a part of the file of weights that begins at a byte; the page can no longer use the bytes. */
   load(at: number, bytes: Uint8Array): Promise<void>;
   pass(ids: readonly number[], edits: Edits, outputs: Outputs): Promise<Pass>;
   relevance(ids: readonly number[], edits: Edits, target: Target, rule: Rule): Promise<Relevance>;

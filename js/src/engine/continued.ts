@@ -73,7 +73,7 @@ function logitsAfter(
   return machine.copy(logits, outcomes);
 }
 
-/** Continue a text; the consumer says with `next(false)` that it has enough. */
+/** Continue a text; the consumer stops it by `next(false)`. */
 export function* continuation(
   machine: Machine,
   ids: readonly number[],

@@ -17,7 +17,7 @@ export interface Engine {
   readonly backend: Backend["name"];
   /** Why it is slow, as a sentence; "" where it is not. */
   readonly slow: string;
-  /** Take a part of the file that begins at a byte; parts may come in any order. */
+  /** Load a part of the file that begins at a byte; parts may arrive in any order. */
   load(at: number, bytes: Uint8Array): void;
   pass(ids: readonly number[], edits: Edits, outputs: Outputs): Pass;
   relevance(ids: readonly number[], edits: Edits, target: Target, rule: Rule): Relevance;
@@ -26,7 +26,7 @@ export interface Engine {
     ids: readonly number[],
     sampling: Sampling,
   ): Generator<{ id: number; log: number }, Continuation, boolean | void>;
-  /** The same at once; `onToken` returning false stops. */
+  /** The same without pauses; `onToken` returning false stops. */
   continued(
     ids: readonly number[],
     sampling: Sampling,
@@ -34,7 +34,7 @@ export interface Engine {
   ): Continuation;
 }
 
-/** An engine with the fastest kernels that work here, of compiled modules; or in plain JavaScript, for a small model. */
+/** An engine with the fastest supported kernels, of compiled modules; or in plain JavaScript, for a small model. */
 export async function createEngine(packed: PackedModel, modules: Modules | "plain"): Promise<Engine> {
   return engineOver(packed, modules === "plain" ? plainBackend() : await chooseBackend(packed, modules));
 }

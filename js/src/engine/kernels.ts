@@ -111,7 +111,7 @@ export interface Kernels {
 /** Memory that grows; its buffer changes then. */
 export interface Memory {
   readonly buffer: ArrayBuffer;
-  /** Make room for at least so many bytes in all. */
+  /** Grow the memory to at least this many bytes. */
   reach(bytes: number): void;
 }
 

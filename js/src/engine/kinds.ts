@@ -55,7 +55,7 @@ export function storedTensors(tensors: readonly PackedTensor[]): { tensors: Stor
   return { tensors: stored, bytes: end };
 }
 
-/** The number that 16 bits stand for. */
+/** Decode a 16-bit float. */
 function number16(bits: number): number {
   const [exponent, fraction] = [(bits >> 10) & 31, bits & 1023];
   const size = exponent ? 2 ** (exponent - 15) * (1 + fraction / 1024) : 2 ** -24 * fraction;

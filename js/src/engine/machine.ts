@@ -15,7 +15,7 @@ export interface Tensor {
 
 export type Tensors = Record<string, Tensor>;
 
-/** A part of the file, and where it goes. float16 is widened to float32 when all of it is there. */
+/** A part of the file, and its address. float16 is widened to float32 once the whole part has arrived. */
 interface Stretch {
   at: number;
   bytes: number;
@@ -56,7 +56,7 @@ export class Machine {
     this.bytes = bytes;
     this.layers = Array.from({ length: packed.layers }, () => ({}));
     this.top = Math.ceil(backend.start / 16) * 16;
-    // At once, as memory may be copied when it grows.
+    // In a single step, as memory may be copied when it grows.
     backend.memory.reach(this.top + tensors.reduce((sum, stored) => sum + roomFor(stored), 0));
     for (const { name, kind, to, from, at, bytes: length, scalesAt, scalesBytes } of tensors) {
       const tensor = { packing: PACKINGS[kind], to, from, w: 0, s: 0 };
@@ -76,7 +76,7 @@ export class Machine {
     return to;
   }
 
-  /** Put bytes of the file that begin at `at` where they belong; every byte comes once. */
+  /** Copy bytes of the file that begin at `at` to their addresses; every byte arrives once. */
   load(at: number, part: Uint8Array): void {
     const end = at + part.length;
     if (at < 0 || end > this.bytes + 15)

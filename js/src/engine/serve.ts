@@ -15,7 +15,7 @@ export type Call =
   | { name: "continued"; ids: readonly number[]; sampling: Sampling };
 type Answer = About | Pass | Relevance | Continuation | null;
 
-/** Whether a continuation goes on after a token. */
+/** Whether a continuation should proceed after a token. */
 export type OnToken = (id: number, log: number) => boolean | void | Promise<boolean | void>;
 
 export const aboutOf = ({ backend, bytes, slow }: Engine): About => ({ backend, bytes, slow });
@@ -35,7 +35,7 @@ export async function serve(engine: Engine, call: Call, onToken: OnToken): Promi
   return step.value;
 }
 
-/** Messages from a page to its worker: requests, and whether a continuation goes on. */
+/** Messages from a page to its worker: requests, and whether a continuation should proceed. */
 export type ToWorker = { id: number; call: Call } | { goes: boolean };
 export type FromWorker = { id: number; value: Answer } | { id: number; error: string } | { token: number; log: number };
 

@@ -14,7 +14,7 @@ export interface Shape {
   /** Numbers of a head. */
   size: number;
   causal: boolean;
-  /** Whether norms stand behind the residual connection, as in BERT. */
+  /** Whether norms follow the residual connection, as in BERT. */
   after: boolean;
   /** Whether norms leave the mean in, as in Llama. */
   rms: boolean;

@@ -57,7 +57,7 @@ export async function chooseBackend({ tensors }: PackedModel, { fused, simd }: M
   try {
     if (hasSimd) return await wasmBackend(name, { fused, simd }[name]);
   } catch (error) {
-    // Valid code that does not compile is forbidden: only compiling tells.
+    // Valid code that does not compile is forbidden, which only compiling reveals.
     if (!(error instanceof WebAssembly.CompileError)) throw error;
   }
   const parameters = tensors.reduce((sum, [, , to, from]) => sum + to * from, 0);

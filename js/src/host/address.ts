@@ -26,7 +26,7 @@ export interface Addressed {
   showText(index: number): Promise<void>;
 }
 
-/** The values that an address sets in a selection, as far as the page has them. */
+/** The values that an address sets in a selection, if the page has them. */
 export interface AddressValues {
   values: Partial<SelectionState>;
   /** The fields that the page lacks, as they are written in the address. */
@@ -38,7 +38,7 @@ export interface AddressValues {
 const LONGEST = 20_000; // characters
 const MOST_LISTED = 5;
 
-/** The names and texts of an address; null if it says nothing of a view. */
+/** The names and texts of an address; null if it names no view. */
 export function readAddress(hash: string): URLSearchParams | null {
   const fields = new URLSearchParams(hash.slice(0, LONGEST).replace(/^#/, ""));
   return hash.includes("=") && NAMES.some((name) => fields.has(name)) ? fields : null;

@@ -33,7 +33,7 @@ type Asking = ViewOptions & Partial<QuestionOptions>;
 /** The name of a model that a state refers to. */
 export const nameIn = (ref: unknown): string => String(ref).replace(/^anywidget:/, "");
 
-/** Let the views of a group show another text. */
+/** Change the text of the views of a group. */
 export function showIn(group: Group, index: number, models: Models): void {
   const left = group.shown;
   if (index === left) return;

@@ -10,7 +10,7 @@ export class PageModel {
   readonly #state: State;
   readonly #listeners = new Map<string, Set<Listener>>();
   onSend: (request: Request | Question) => void = () => undefined;
-  /** Whether a view uses it, on the page or inside another; false for those that stand for it with another text. */
+  /** Whether a view uses it, on the page or inside another; false for the models of other texts. */
   isDrawn = false;
 
   constructor(state: State) {
@@ -25,7 +25,7 @@ export class PageModel {
     this.setAll({ [key]: value });
   }
 
-  /** Set several values, and then say which of them differ. */
+  /** Set several values, and then notify of those that differ. */
   setAll(values: State): void {
     const changed = Object.entries(values).filter(([key, value]) => {
       const old = this.#state[key];

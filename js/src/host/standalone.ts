@@ -1,6 +1,6 @@
 /**
  * A page without a kernel: the same views, over models stored in the page. This host answers the store's requests from
- * the page's archive, as the kernel would, and says so if the file lacks an answer.
+ * the page's archive, as the kernel would, and replies with an error if the file lacks an answer.
  */
 import type { AnyModel, Host } from "@anywidget/types";
 import type { ViewProps } from "../context.ts";
@@ -87,7 +87,7 @@ async function unpacked(id: string): Promise<Uint8Array<ArrayBuffer>> {
   return text ? inflate(base64Bytes(text)) : new Uint8Array(0);
 }
 
-/** Let the views of a group show another text. Its numbers are unpacked first, if it was not shown before. */
+/** Change the text of the views of a group. Its numbers are unpacked first, if it was not shown before. */
 async function showText(
   group: Group,
   index: number,
@@ -179,13 +179,13 @@ const lacks = (reply: Reply | QuestionReply): boolean =>
 /** The models of a page, and the functions that answer their requests. */
 interface Hosted {
   models: ReadonlyMap<string, PageModel>;
-  /** Resolves when all models are there. */
+  /** Resolves when all models have been created. */
   ready: Promise<unknown>;
   groupOf(id: string): Group | undefined;
   show(group: Group, index: number): Promise<void>;
 }
 
-/** Make the models of a page; `texted` is called when views went to another text. */
+/** Create the models of a page; `texted` is called when views changed to another text. */
 function hosted(page: Page, live: ReturnType<NonNullable<Scripts["awLive"]>> | undefined, texted: () => void): Hosted {
   const models = new Map<string, PageModel>();
   const groups = page.texts ?? [];
@@ -270,7 +270,7 @@ async function start(): Promise<void> {
   if (!page) return;
   const { awParts, awLive } = globalThis as Scripts;
   const live = awLive?.(shared);
-  /** Say on every view which of its texts it shows, for its link. */
+  /** Mark every view with the index of its text, for its link. */
   const markTexts = (): void => {
     for (const { el, group } of shown) if (group) el.dataset.text = String(group.shown);
   };
@@ -295,7 +295,7 @@ async function start(): Promise<void> {
   };
   for (const { model } of shown) mark(model);
   markTexts();
-  // Before anything is drawn: a page opens where its address says.
+  // Before anything is drawn: a page opens as its address specifies.
   const scroll = await followAddress(
     shown
       .filter(({ el }) => !("live" in el.dataset))

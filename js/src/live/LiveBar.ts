@@ -133,13 +133,13 @@ function aboutWords({ name, parameters, rounding, bytes, slow }: About, preview:
 
 interface Writing {
   element: HTMLElement;
-  /** Offer to write on, if the model generates; null: it is not here. */
+  /** Offer a continuation, if the model generates; null: the model is not loaded. */
   show(about: About | null): void;
   isBusy(): boolean;
   stop(): void;
 }
 
-/** A button that lets the model write on, and how tokens are drawn; `write` gets the text as it grows, and the whole. */
+/** A button that continues the text, and the settings of sampling; `write` gets the text as it grows, and the whole. */
 function createWriting(
   signal: AbortSignal,
   answers: Answers,

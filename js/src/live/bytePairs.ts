@@ -108,7 +108,7 @@ export function bytePairs({ merges, digits }: BytePairs, ids: ReadonlyMap<string
   };
 }
 
-/** Parts with every pair of two of them joined. */
+/** Parts with every occurrence of a pair joined. */
 function joinedAt(parts: readonly string[], left: string, right: string): string[] {
   const out: string[] = [];
   for (let i = 0; i < parts.length; i += 1) {

@@ -83,9 +83,10 @@ function checked(bytes: Uint8Array<ArrayBuffer>, [name, length, sum]: File): Uin
 }
 
 /**
- * A download that goes on where it was stopped or failed. It resolves to the tokenizer as JSON.
+ * A download that resumes where it was stopped or failed. It resolves to the tokenizer as JSON.
  *
- * `put` takes the bytes of the file of weights from an offset on; rejects with `Unreadable` for a part that is missing or damaged.
+ * `put` takes the bytes of the file of weights from an offset on; rejects with `Unreadable` for a part that is missing
+ * or damaged.
  */
 export function createDownload(
   { folder, parts, tokenizer, bytes: total }: Files,

@@ -1,4 +1,4 @@
-/** The offer of a model that lies in the page's folder, and how far it has come: it is loaded when the reader wants it. */
+/** A model in the page's folder, with the progress of its download: it is loaded when the reader requests it. */
 import { assign, createWatch, h, on, setChildren, setFlag, setText } from "../dom.ts";
 import type { Answers } from "../wire/answers.ts";
 import type { About } from "./session.ts";

@@ -82,14 +82,14 @@ export interface LiveModel {
   patterns: readonly PatternEntry[];
 }
 
-/** A model, and how it comes into the page. */
+/** A model, and how it is loaded. */
 export interface Source {
   /** The model, checked; of a model in the folder, once the reader has had it brought. */
   ready(): Promise<LiveModel>;
   state(): "offered" | "coming" | "here";
-  /** Why it is slow here, as a sentence; "" where it is not. */
+  /** Why it is slow, as a sentence; "" where it is not. */
   slow(): string;
-  /** Bring it from the folder; it goes on where it was stopped. Rejects with `Unreadable` where it cannot. */
+  /** Load it from the folder; resumes where it was stopped. Rejects with `Unreadable` where it cannot. */
   bring(signal: AbortSignal, tell: (arrived: Arrived) => void): Promise<LiveModel>;
 }
 

@@ -71,7 +71,7 @@ function rolesOf(axis: Axis, words: Axis | undefined, isCausal: boolean): Roles 
   };
 }
 
-/** The mean share of a query that goes to its cells, over the queries that have any. */
+/** The mean share of a query on its cells, over the queries that have any. */
 function towards(matrix: Float32Array, totals: Float64Array, cells: readonly (readonly [number, number[]])[]): number {
   const n = totals.length;
   let [sum, count] = [0, 0];

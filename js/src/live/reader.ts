@@ -44,7 +44,7 @@ export interface Read {
   special: boolean[];
 }
 
-/** Says why a text cannot be read, in words for the reader. */
+/** Explains why a text cannot be read, in words for the reader. */
 export class Unreadable extends Error {}
 
 /** A tokenizer, ready to read. */

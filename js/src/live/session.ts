@@ -50,7 +50,7 @@ const WAITS: Record<ReturnType<Live["source"]["state"]>, string> = {
   coming: "waiting for the model",
   here: "computing…",
 };
-/** Topics whose answer takes a stop itself. */
+/** Topics whose answer handles a stop. */
 const STOPS = ["load", "continue"];
 /** Milliseconds between two tokens of a model that is faster than the eye. */
 const PACE = 35;

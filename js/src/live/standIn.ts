@@ -41,7 +41,7 @@ const settable = (model: AnyModel<never>): Settable => ({
 
 export function createStandIn(): StandIn {
   const desks = new Map<string, Promise<Desk>>();
-  /** Models that were made here, and the desks that they belong to. */
+  /** Models that were created in the page, and the desks that they belong to. */
   const made = new Map<string, PageModel>();
   const owners = new Map<string, Desk>();
   const watched = new WeakSet<object>();
@@ -50,7 +50,7 @@ export function createStandIn(): StandIn {
   let looked = 0;
 
   const isMadeHere = ({ props }: Relieved): boolean => made.has(nameIn(props.model.get("store")));
-  /** The kernel is heard. Views of a text that it does not know are answered here as before. */
+  /** The kernel has answered. Views of a text that it does not have are answered by the page as before. */
   const resume = (): void => {
     if (!isGone) return;
     isGone = false;

@@ -86,7 +86,7 @@ async function add(
   const typed = textIn(host, store, tokens.ids);
   texts.set(store, typed);
   opened.set(store, typed(model));
-  // Of views that show explanations alone, the prediction is explained at once.
+  // Views that show only explanations explain the prediction immediately.
   if (!empty.sources.length) for (const { method } of empty.methods) await opened.get(store)?.explain(method);
   const header = host.model(store)?.get("header") as Header;
   host.add(selection, "selection", startOf(host.written(nameIn(like.selection)), header));
@@ -158,7 +158,7 @@ function itemsOf(group: Group, host: Host, more: Header): TextItem[] {
   return [...(texts?.items.length ? texts.items : [itemOf(shown)]), itemOf(more)];
 }
 
-/** Say in a view's options which texts there are; views that have no menu of texts keep theirs. */
+/** Set the list of texts in a view's options; views without a menu of texts keep theirs. */
 function setTexts(state: State, items: TextItem[], shown: number): void {
   const { texts, ...options } = state.options as ExplorerOptions;
   if (texts) state.options = { ...options, texts: { ...texts, items, shown } satisfies Texts };

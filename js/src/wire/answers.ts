@@ -17,8 +17,8 @@ const GONE = "No answer from the kernel: it is busy or gone, or there is none. R
 
 export interface Answers {
   /**
-   * The answer if it is here; otherwise it is requested, and `changed` is called when it arrives or fails. Where nobody
-   * answers, all views say so, unless the reader requested nothing (`quiet`).
+   * The answer if it has arrived; otherwise it is requested, and `changed` is called when it arrives or fails. Without
+   * a kernel, all views report it, unless the request is `quiet`.
    */
   get<T>(topic: string, args?: Record<string, unknown>, quiet?: boolean): Answer<T> | undefined;
   /** Why a request failed; after `retry` it is sent again. */

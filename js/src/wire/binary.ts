@@ -1,6 +1,6 @@
 /**
- * Values of messages and state as we declare them, whatever a front end makes of them: bytes as DataView (others hand over
- * Uint8Array or ArrayBuffer), and null for Python's None (kernels in the browser leave it out).
+ * Values of messages and state in their declared types, however a front end represents them: bytes as DataView (others
+ * pass Uint8Array or ArrayBuffer), and null for Python's None (kernels in the browser leave it out).
  */
 import type { AnyModel } from "@anywidget/types";
 
@@ -14,7 +14,7 @@ const EMPTY = new DataView(new ArrayBuffer(0));
 /** The same bytes as a DataView; undefined if they are none. */
 export function viewOf(bytes: unknown): DataView | undefined {
   if (ArrayBuffer.isView(bytes)) return new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-  // Not by `instanceof`: it may come from another frame.
+  // Not by `instanceof`: it may be from another frame.
   const isBuffer = /^\[object (Shared)?ArrayBuffer\]$/.test(Object.prototype.toString.call(bytes));
   return isBuffer ? new DataView(bytes as ArrayBuffer) : undefined;
 }
@@ -51,7 +51,7 @@ function completed(header: Record<string, Parts>): unknown {
   return made;
 }
 
-/** A model whose messages somebody else may answer. */
+/** A model whose messages may be answered by other code. */
 export interface Declared<State extends Record<string, unknown>> extends AnyModel<State> {
   /** Receives messages in place of the kernel; null: they are sent, and changes are saved. */
   answer: ((message: never) => void) | null;

@@ -7,7 +7,7 @@ import type { Moved, SelectionState, Where } from "./wire.ts";
 
 type Model = AnyModel<SelectionState & Record<string, unknown>>;
 
-/** Say which values the page is about to save, so that the kernel takes these and no others. */
+/** Announce the values that the page is about to save, so that the kernel accepts only these. */
 export function sign(model: Model, page: number, names: string[]): void {
   const last = model.get("writer");
   const awaited = last?.page === page ? last.names : [];

@@ -31,7 +31,7 @@ export function peaksOf(sheet: ThumbSheet): number[][] {
   return peaks;
 }
 
-/** Which elements can stand apart from a map: the special tokens, unless there is nothing else. */
+/** Which elements can stand apart from a map: the special tokens, unless all elements are special. */
 export function apartOf(special: readonly number[]): boolean[] {
   const isAll = special.every(Boolean);
   return special.map((flag) => !isAll && Boolean(flag));

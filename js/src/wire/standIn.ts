@@ -27,7 +27,7 @@ export interface StandIn {
   isNeeded(view: Relieved): boolean;
   /** Answer for a view from now on, until the kernel is heard again. */
   relieve(view: Relieved): Promise<void>;
-  /** A model that was made here, by its reference. */
+  /** A model that was created in the page, by its reference. */
   modelOf(ref: string, signal: AbortSignal): AnyModel<never> | undefined;
 }
 

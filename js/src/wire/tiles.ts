@@ -63,7 +63,8 @@ export interface TileClient {
    */
   thumbs(source: string, special: boolean, from?: readonly [number, number] | null): ThumbSheet | undefined;
   /**
-   * Have a method computed, with the current layer, unless it is here; then `done` is called. The latest request wins.
+   * Request a method, computed with the current layer, unless it is loaded; then `done` is called. The latest request
+   * wins.
    */
   make(method: string, layer: number, done: () => void): void;
   /** The running job, once it takes longer than a moment. */
@@ -75,7 +76,7 @@ export interface TileClient {
   status(): Status;
   /** A request of a view to its twin was not answered: look for the kernel. */
   lose(): void;
-  /** Say who answers, while all is well; "": nobody needs to know. */
+  /** Set the message about the source of answers while all is well; "": none. */
   say(message: string): void;
   /** Milliseconds without news after which a request is given up: fewer where a model stands in for the kernel. */
   patience(): number;
@@ -95,7 +96,7 @@ const PINGS = 24;
 const PING_GAP = 2000;
 const TRIES = 2;
 
-/** Call after the frames that are due, where the browser can say when that is. */
+/** Call after the pending frames, where the browser reports when it is idle. */
 const whenIdle = (run: () => void): unknown =>
   typeof requestIdleCallback === "undefined" ? run() : requestIdleCallback(run);
 
@@ -136,7 +137,7 @@ export function createTiles(): TileStore {
   /** Requests that the reader cancelled; sent again when the reader returns to them. */
   const stopped = new Set<string>();
   const lastLayer = new Map<string, number>();
-  /** The method that is being computed, and whom to notify. */
+  /** The method that is being computed, and the function to call then. */
   let awaitedMethod: { source: string; done: () => void } | null = null;
   // Starts at random, since other pages of the same kernel number their requests too.
   let nextId = Math.floor(Math.random() * 2 ** 40);
@@ -216,7 +217,7 @@ export function createTiles(): TileStore {
     }, PING_EVERY);
   };
 
-  /** Whether to say that it is missing. A page that may have no kernel draws its rows without their exact values. */
+  /** Whether to report that it is missing. A page that may have no kernel draws its rows without their exact values. */
   const isAwaited = ({ ask, slot, key }: Flight): boolean =>
     slot !== null || (isHeard && ask.kind === "row" && !quietRows.has(key));
 

@@ -122,7 +122,7 @@ export interface Ranks {
 export interface TwoTextsOptions extends ViewOptions {
   /** The names of the texts. */
   names: [string, string];
-  /** Most columns of a map that are shown at once. */
+  /** Largest number of visible columns of a map. */
   window: number;
   /** Methods whose maps are read without running a model. */
   recorded: string[];

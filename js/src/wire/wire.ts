@@ -279,7 +279,8 @@ export type Question =
   | { kind: "cancel"; id: number; job: number };
 
 /**
- * The answer, with any buffers and how many bytes each of them has; a request that runs the model waits, reports progress and can be cancelled, as above.
+ * The answer, with any buffers and their lengths in bytes; a request that runs the model waits, reports progress and
+ * can be cancelled, as above.
  */
 export type QuestionReply =
   | { kind: "answer"; id: number; meta: unknown; lengths: number[] }
@@ -362,7 +363,7 @@ export interface SelectionState {
   feature: number | null;
   /** The active interventions, in the order in which they apply. */
   interventions: readonly Spec[];
-  /** Where the first view opened; null if its map says nothing. */
+  /** The cell with which the first view opened; null if its map has no main weight. */
   opening: Opens | null;
   hover: Preview | null;
   /** Set in the browser with every save; null in Python. */

@@ -40,7 +40,7 @@ function keysOf(root: Element): [string, string[]][] {
   return [...namesByKeys].map(([keys, names]) => [[...new Set(names)].join(", "), keys.split(" · ")]);
 }
 
-/** A choice of the menu that does something at once. */
+/** An immediate action in the menu. */
 interface Action {
   label: string;
   act(): void | Promise<void>;
@@ -71,7 +71,7 @@ function claimed(ctx: ViewContext): NumberAddress | null {
   return { of: "claim", source: source.id, layer, head, cells: ctx.pins().map(({ query, key }) => [query, key]) };
 }
 
-/** `root` lies inside its view. */
+/** `root` is inside its view. */
 export const renderTools = view((ctx, root, signal) => {
   const shown = ctx.el;
   const button = h("button.button.icon.tools-button", {
@@ -196,7 +196,7 @@ export const renderTools = view((ctx, root, signal) => {
     { role: "dialog", "aria-label": "menu", tabindex: "-1" },
     h("div.tools-sections", saving.element, showing.element, listing.element),
   );
-  /** Where the focus goes when the menu opens. */
+  /** The element that gets the focus when the menu opens. */
   let entry = saving.head;
   saving.unfold();
   showing.unfold();

@@ -7,7 +7,7 @@ const OUTLINE = "M1 1 H63 V47 H1 Z M1 13 H63 M1 24 H63 M1 36 H63 M17 1 V47 M32 1
 
 export interface BlankParts {
   words: string;
-  /** Failures are announced at once. */
+  /** Failures are announced immediately. */
   role?: "alert" | "note";
   /** Advice for the reader. */
   advice?: string;

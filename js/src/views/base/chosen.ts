@@ -83,7 +83,7 @@ export function outlineOf(boxes: readonly Box[]): string {
       `M${left} ${top}V${bottom}`,
       `M${right} ${top}V${bottom}`,
     ];
-    // An edge of two boxes lies between them.
+    // An edge of two boxes is between them.
     for (const side of sides) if (!edges.delete(side)) edges.add(side);
   }
   return [...edges].join("");

@@ -11,7 +11,7 @@ export async function toClipboard(text: string, container: Element = document.bo
   }
 }
 
-/** The same as a browser did before there was a clipboard to write to. */
+/** The way of writing before there was a clipboard interface. */
 function writeSelected(text: string, container: Element): boolean {
   const focused = document.activeElement as HTMLElement | null;
   const area = h("textarea", { "aria-hidden": "true", tabindex: "-1" });

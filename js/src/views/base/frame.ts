@@ -107,7 +107,7 @@ export function createFrame(ctx: ViewContext, root: HTMLElement, parts: FramePar
   return {
     readout: isInside ? ctx.readout : footer,
     lacks(now) {
-      // Nothing more will come in a page without a kernel.
+      // A page without a kernel will not receive more.
       missing = now && isPage ? { ...now, retry: undefined } : now;
       if (isInside && missing?.job && missing.job === ctx.tiles.job()) missing = { ...missing, job: undefined };
       if (!now || now.part) isDrawn = true;
@@ -152,8 +152,8 @@ export function createFrame(ctx: ViewContext, root: HTMLElement, parts: FramePar
 const GONE = "No kernel answers: what is loaded still works.";
 
 /**
- * Whether the kernel answers, in the footer. While it does not, controls with `data-needs-kernel` do nothing and say
- * why.
+ * Whether the kernel answers, in the footer. While it does not, controls with `data-needs-kernel` are disabled and
+ * explain why.
  */
 function createKernelNote(ctx: ViewContext, root: HTMLElement): { element: HTMLElement; show(): void } {
   const element = h("div.status", { role: "status" });

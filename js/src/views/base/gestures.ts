@@ -316,7 +316,7 @@ function coveredBy(range: Range, tokens: readonly HTMLElement[]): [number, numbe
     all.selectNodeContents(token);
     return all;
   };
-  // Tokens stand in the order of the text: the first that ends behind the start, the last that begins before the end.
+  // Tokens are in the order of the text: the first that ends behind the start, the last that begins before the end.
   const first = firstWhere(
     tokens.length,
     (i) => inside(tokens[i] as HTMLElement).compareBoundaryPoints(Range.START_TO_END, range) > 0,

@@ -1,4 +1,4 @@
-/** A menu whose items may stand under headings, with a line of explanation and a badge each. */
+/** A menu whose items may be under headings, with a line of explanation and a badge each. */
 import { assign, h, keyboard, on, reserve, setChildren, setFlag, setText } from "../../dom.ts";
 import { createPopover, isOpen, uniqueName } from "./popover.ts";
 
@@ -13,7 +13,7 @@ export interface Item {
   badge?: string;
   /** More about the badge, for screen readers and under the pointer. */
   cost?: string;
-  /** Unavailable; `note` says why. */
+  /** Unavailable; `note` gives the reason. */
   off?: boolean;
 }
 
@@ -116,7 +116,7 @@ export function createMenu(name: string, signal: AbortSignal, choose: (value: st
     keydown(event) {
       const { key, ctrlKey, metaKey, altKey, timeStamp } = event;
       if (!isOpen(list) || ctrlKey || metaKey || altKey || key.length > 1 || (key === " " && !typed)) return;
-      // Letters find an item here, and do nothing else in the view.
+      // In the menu, letters find an item; the view must not handle them.
       event.stopImmediatePropagation();
       event.preventDefault();
       typed = timeStamp - typedAt > TYPED_MS ? key : typed + key;

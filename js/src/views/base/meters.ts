@@ -1,4 +1,6 @@
-/** A list of amounts: a name, a bar, a number. Colour says the side, length the value. Rows are moved, never rebuilt. */
+/**
+ * A list of amounts: a name, a bar, a number. Colour shows the side, length the value. Rows are moved, never rebuilt.
+ */
 import { assign, h, setStyles, setText } from "../../dom.ts";
 
 export interface Meter {

@@ -8,7 +8,7 @@ export function shownTargets(ctx: ViewContext): TargetPair {
   return targetsOfKey(ctx.header(), ctx.source().method) ?? [get("target"), get("foil")];
 }
 
-/** Show a method; the kernel computes it first if it is not here. */
+/** Show a method; the kernel computes it first if its values are not loaded. */
 export function showMethod(ctx: ViewContext, method: string, [target, foil]: TargetPair): void {
   ctx.tiles.make(
     method,

@@ -14,11 +14,11 @@ export interface Missing {
   words: string;
   /** Advice for the reader. */
   advice?: string;
-  /** The job that makes it, null before it takes longer than a moment. */
+  /** The job that computes it, null before it takes longer than a moment. */
   job?: Job | null | undefined;
   cancel?(): void;
   retry?: (() => void) | undefined;
-  /** Whether the picture that was there before would be wrong, even dimmed. */
+  /** Whether the previous picture would be wrong, even dimmed. */
   other?: boolean;
   /** Whether the picture is complete and something next to it is missing. */
   part?: boolean;

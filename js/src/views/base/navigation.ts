@@ -91,8 +91,8 @@ export function addressWords(ctx: ViewContext, layer: number, head: HeadKey): st
 }
 
 /**
- * "layer 3 · head 3.7", and how it mixes tokens in a model of several mixers; if layers are missing, with those that are
- * there: "layer 7 (1, 7, 9)".
+ * "layer 3 · head 3.7", and its mixer in a model of several mixers; if layers are missing, with those available: "layer
+ * 7 (1, 7, 9)".
  */
 export function whereWords(ctx: ViewContext, { source, layer, head } = ctx.resolved()): string {
   if (source.kind === "attributions" && source.layers.length < 2) return source.kind;

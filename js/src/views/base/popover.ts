@@ -1,7 +1,7 @@
 /**
  * Panels in the top layer of the page, next to the element that they belong to: nothing clips or covers them, and the
- * browser closes them. They are placed here, not by anchors of the style sheet: with `position-try-fallbacks`, WebKit 2.50
- * (Safari 26) lays out a page without an end.
+ * browser closes them. They are positioned by script, not by anchors of the style sheet: with `position-try-fallbacks`,
+ * WebKit 2.50 (Safari 26) lays out a page without an end.
  */
 import { h, on, onResize } from "../../dom.ts";
 
@@ -38,7 +38,7 @@ export function anchor(panel: HTMLElement, el: HTMLElement, signal: AbortSignal)
 }
 
 /**
- * Let a button open and close a panel. A click elsewhere and Escape close it as well, and the focus returns to the
+ * Open and close a panel by a button. A click elsewhere and Escape close it as well, and the focus returns to the
  * button. `opening` runs just before it opens.
  */
 export function createPopover(

@@ -7,7 +7,7 @@ import { comparedIn } from "../../wire/codec.ts";
 import type { Tile } from "../../wire/tile.ts";
 import type { Source } from "../../wire/wire.ts";
 
-/** Its name where names of elements stand; the twin of `SINK_NAME` in verbalise.py. */
+/** Its name in lists of element names; the twin of `SINK_NAME` in verbalise.py. */
 export const SINK_NAME = "no token (sink)";
 
 /** The share of a row that no element receives; undefined without a sink. */
@@ -17,7 +17,7 @@ export const toSink = (tile: Tile | null | undefined, row: number): number | und
 const isLater = (source: Source, row: number, key: number): boolean =>
   source.causal && source.query === source.key && key > row;
 
-/** Whether a row was not compared with a key, which comes later, lies outside a window or was not chosen. */
+/** Whether a row was not compared with a key, which comes later, is outside a window or was not chosen. */
 export const isUnread = (source: Source, tile: Tile | null | undefined, row: number, key: number): boolean =>
   isLater(source, row, key) || (tile ? comparedIn(tile.meta)?.[row * tile.cols + key] === 0 : false);
 

@@ -1,6 +1,6 @@
 /**
- * Cached values of an element's style, read once per theme: reading a style makes the page compute its styles amid the
- * drawing.
+ * Cached values of an element's style, read once per theme: reading a style forces the page to compute its styles amid
+ * the drawing.
  */
 
 import type { Theme } from "../../colour.ts";

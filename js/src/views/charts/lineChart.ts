@@ -6,7 +6,7 @@ import { roundUp, tickText } from "../../numbers.ts";
 import { textWidth } from "../maps/labels.ts";
 import { rule, svg } from "./svg.ts";
 
-/** Hues that colour-blind readers can tell apart, with a contrast of 3 to the page; beyond them, dashes differ. */
+/** Hues that colour-blind readers can distinguish, with a contrast of 3 to the page; beyond them, dashes differ. */
 const HUES: Record<Theme, readonly string[]> = {
   light: ["#0072b2", "#c54e00", "#00855f", "#b0508a", "#7a6000", "#555"],
   dark: ["#5ab4ec", "#f29a4a", "#3fcfa4", "#e79fca", "#e8dc4a", "#c8c8c8"],

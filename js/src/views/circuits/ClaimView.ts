@@ -24,7 +24,7 @@ interface ClaimState {
   readonly root: HTMLElement;
   readonly signal: AbortSignal;
   readonly answers: Answers;
-  /** The claims and their checks; empty until the answer is here. */
+  /** The claims and their checks; empty until the answer arrives. */
   report: Report;
   readonly chips: HTMLDivElement;
   readonly sentence: HTMLSpanElement;
@@ -45,7 +45,7 @@ interface ClaimState {
   readonly panels: HTMLElement;
   /** px of the picture; 0 while it is not visible. */
   width: number;
-  /** The claim that is shown; null: none is there yet. */
+  /** The shown claim; null: none has arrived yet. */
   shown: ShownClaim | null;
   /** Whether the view has not chosen a claim yet. */
   isOpening: boolean;

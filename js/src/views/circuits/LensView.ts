@@ -268,7 +268,7 @@ function snapshot(ctx: ViewContext): string {
   return JSON.stringify([ctx.selection.get("layer"), ctx.selection.get("pinned")]);
 }
 
-/** Choose a cell, here and in the other views of the text; these have no row for the output. */
+/** Choose a cell, here and in the other views of the text; other views have no row for the output. */
 function choose(state: LensState, row: number, token: number): void {
   const { lens } = state;
   if (!lens) return;

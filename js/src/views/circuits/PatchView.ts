@@ -133,7 +133,7 @@ interface PatchState {
   rested: readonly Activation[] | null;
   /** The selection after this view's last update, to tell others' choices from those made here. */
   selectionSeen: string;
-  /** The run with the chosen activations patched, and why it is not there. */
+  /** The run with the chosen activations patched, and why it is missing. */
   run: [PatchedRun | null, string];
 }
 
@@ -330,7 +330,7 @@ function read(state: PatchState): void {
   );
 }
 
-/** The run with the chosen activations patched, or why it is not there. */
+/** The run with the chosen activations patched, or why it is missing. */
 function readRun(state: PatchState): [PatchedRun | null, string] {
   const { answers } = state;
   const { direction, runs } = options(state.ctx);

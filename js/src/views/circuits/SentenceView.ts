@@ -61,7 +61,7 @@ interface SentenceState {
   focus: number;
   /** The smallest weight of a link that is drawn. */
   keep: number;
-  /** The weights between sentences; null until they are here. */
+  /** The weights between sentences; null until they arrive. */
   tile: Tile | null;
   /** The dependences between sentences, from `linksFor`. */
   links: Links;
@@ -278,7 +278,7 @@ function write(state: SentenceState): void {
   setChildren(state.list, ...state.rows);
 }
 
-/** The initial sentence: the last, or without an arc there, the sentence with the strongest. */
+/** The initial sentence: the last, or if it has no arc, the sentence with the strongest. */
 function opening(state: SentenceState): number {
   const last = lastContent(axis(state.ctx));
   const drawn = strongest(state.links, options(state.ctx).least);

@@ -1,7 +1,7 @@
 /**
- * On which messages, or parts of a picture, an answer rests: a sentence or a word of the answer is chosen, and the messages
- * are cards, coloured by the nats that it loses with each hidden. A picture has a copy for each word. A button lets the
- * model write the answer without a message, or a part.
+ * Which messages, or parts of a picture, an answer rests on: a sentence or a word of the answer is chosen, and the
+ * messages are cards, coloured by the nats that it loses with each hidden. A picture has a copy for each word. A button
+ * makes the model write the answer without a message, or a part.
  */
 import { heatMap } from "../../colour.ts";
 import type { ViewContext } from "../../context.ts";

@@ -167,7 +167,10 @@ export const renderWhyView = view((ctx, root, signal) => {
     "← →: key · Shift + ← →: query",
   );
 
-  /** The pointer is on a row: its lines; its words, head or feature here and in linked views; its largest pairs in the footer. */
+  /**
+   * The pointer is on a row: highlight its lines; its words, head or feature here and in linked views; its largest
+   * pairs in the footer.
+   */
   const point = (at: At | null): void => {
     pointed = at;
     lists.point(at);

@@ -164,7 +164,7 @@ function pin(state: CompareState, index: number): void {
   ctx.selection.pin(again && query < 0 ? null : { unit: ctx.source().unit, query, key: again ? -1 : index });
 }
 
-/** Choose the query whose row is read; where none is, pin the element. */
+/** Choose the query whose row is read; in maps without queries, pin the element. */
 function chooseQuery(state: CompareState, index: number): void {
   const { ctx } = state;
   if (!state.explanations.meta?.follows) pin(state, index);

@@ -53,7 +53,7 @@ interface FlowState {
   height: number;
   readonly isLaidOut: (...values: unknown[]) => boolean;
   readonly isOther: (...values: unknown[]) => boolean;
-  /** Counts layouts: flows of an earlier layout are drawn anew. */
+  /** Counts layouts: flows of an earlier layout are drawn again. */
   layouts: number;
   /** The steps between levels, from the lowest. */
   steps: Step[];
@@ -354,7 +354,7 @@ function paintFront(state: FlowState): void {
   );
   state.frame.readout.show(words, state.root.contains(document.activeElement) || at === spot);
   assign(figure.plot, { ariaLabel: `${words} ${KEYS}` });
-  // The followed token comes into sight, unless the reader scrolled away from it.
+  // The followed token scrolls into view, unless the reader scrolled away from it.
   const reached = spot ? state.reached : String(at.token);
   if (reached !== state.reached) figure.reach(at.token);
   state.reached = reached;

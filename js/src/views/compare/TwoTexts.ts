@@ -106,7 +106,7 @@ interface TwoTextsState {
   readonly frame: Frame;
   readonly isOtherTexts: (...values: unknown[]) => boolean;
   readonly isOtherSight: (...values: unknown[]) => boolean;
-  /** Both texts and their alignment; null until they are here. */
+  /** Both texts and their alignment; null until they arrive. */
   texts: Texts | null;
   /** The predictions after each text. */
   outcomes: Outcomes | null;
@@ -229,7 +229,7 @@ function chosen(state: TwoTextsState): Chosen {
   return [target?.id ?? state.outcomes?.target ?? null, foil?.id ?? null];
 }
 
-/** A column as an element of the first text; -1: it has none there. */
+/** A column as an element of the first text; -1: it has none in this column. */
 function elementOf(columns: Columns | undefined, column: number): number {
   return columns?.places[column]?.[0] ?? -1;
 }
@@ -387,7 +387,7 @@ function draw(state: TwoTextsState): void {
   point(state);
 }
 
-/** Methods stand in the menu once, whatever they explain. */
+/** A method has a single entry in the menu, for all its targets. */
 function drawControls(state: TwoTextsState, isMap: boolean): void {
   const { ctx, where } = state;
   const { source } = ctx.resolved();

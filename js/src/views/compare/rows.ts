@@ -20,7 +20,7 @@ interface RowsMeta {
   signed?: boolean[];
   /** Which rows sum to one. */
   shares: boolean[];
-  /** Whether a common scale makes sense for all rows. */
+  /** Whether a common scale is meaningful for all rows. */
   alike: boolean;
 }
 
@@ -46,7 +46,7 @@ export interface ExplanationRows<T> {
   extents: { top: number; signed: boolean }[];
   /** Whether the current answer is still missing. */
   stale: boolean;
-  /** Read the current answer if it is here; otherwise the view lacks it. */
+  /** Read the current answer if it has arrived; otherwise the view lacks it. */
   read(lacks: Frame["lacks"]): void;
   /** Update `shown` and the choice of scales after a change of filters. */
   trim(): void;

@@ -50,7 +50,7 @@ interface ConceptState {
   readonly ctx: ViewContext;
   readonly root: HTMLElement;
   readonly answers: Answers;
-  /** Scores of every concept at every layer; null until they are here. */
+  /** Scores of every concept at every layer; null until they arrive. */
   probe: Concepts | null;
   chart: Chart | null;
   /** px of the picture; 0 while it is not visible. */
@@ -121,7 +121,7 @@ export const renderConceptView = view((ctx, root, signal) => {
   };
   listen(state, signal, curves);
   return (changed) => {
-    // A layer that is selected elsewhere is shown, whatever was chosen here.
+    // A layer selected in another view replaces the layer chosen in this view.
     if (changed.has("layer") && options(ctx).layer !== null) set(ctx, { layer: null });
     if (!only(changed, "hover", "pinned", "head")) update(state);
   };
@@ -340,7 +340,7 @@ function drawList(state: ConceptState): void {
   tint(state);
 }
 
-/** Colour the strips, and say which way the concept pushes the target for each text. */
+/** Colour the strips, and write in which direction the concept pushes the target for each text. */
 function tint(state: ConceptState): void {
   const { sorted } = state;
   if (!sorted) return;

@@ -219,7 +219,7 @@ function createScatter(): Pick<InfluenceState, "picture" | "plot" | "key"> {
   return { picture, plot, key };
 }
 
-/** Let rows, words and points be hovered, chosen and opened. */
+/** Hover, choose and open rows, words and points. */
 function listen(state: InfluenceState, signal: AbortSignal): void {
   const { answers, ctx, testOpen, sides, plot, refit, frame, root, opening } = state;
 
@@ -451,7 +451,7 @@ function update(state: InfluenceState): void {
   const words = { test, method: colouredBy };
   state.coloured = (answer && colouredBy && answers.get<Coloured>("strips", words, true)?.meta) || null;
   const isLacking = answer && colouredBy && !state.coloured && hasKernel(ctx);
-  // The texts are there, only their colours are not.
+  // The texts have arrived, only their colours have not.
   const part = isLacking && { ...missingAnswer(answers, "strips", words, "colours of words"), part: true };
   frame.lacks(answer ? part || null : missing);
   const model = state.taught?.model ? ` · ${state.taught.model}` : "";

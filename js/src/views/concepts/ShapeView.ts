@@ -304,7 +304,7 @@ function rove(list: Element): void {
 
 function draw(state: ShapeState): void {
   const { root } = state;
-  // A clicked element is drawn anew, and keeps the focus.
+  // A clicked element is created again, and keeps the focus.
   const focused = document.activeElement as HTMLElement | null;
   const key = ["level", "cell", "share"].find((name) => focused?.dataset[name] !== undefined && root.contains(focused));
   const value = key ? focused?.dataset[key] : undefined;

@@ -20,7 +20,7 @@ export interface Concepts {
   accuracy: Row[];
   p: Row[];
   significant: boolean[][];
-  /** Where nine of ten random directions lie [layer]. */
+  /** The range of nine of ten random directions [layer]. */
   low: Row;
   high: Row;
   notes: string[];

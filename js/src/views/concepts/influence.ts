@@ -59,7 +59,7 @@ export interface Coloured {
 export interface InfluenceOptions extends TextsOptions {
   /** Number of the test that is shown. */
   test: number;
-  /** The method whose attributions colour words; "": none does. */
+  /** The method whose attributions colour words; "": none. */
   colouredBy: string;
 }
 

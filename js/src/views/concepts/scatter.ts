@@ -8,7 +8,7 @@ export type ChartPoint = readonly [x: number, y: number] | null;
 
 const [LEFT, TOP, BOTTOM] = [48, 18, 34];
 
-/** Draw in this size; returns where every point lies. Filled points have the label of the test. */
+/** Draw in this size; returns the positions of all points. Filled points have the label of the test. */
 export function drawScatter(
   picture: SVGElement,
   influential: Influential,

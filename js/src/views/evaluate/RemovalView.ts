@@ -158,7 +158,7 @@ interface Panels {
   panels: Segments<"curve" | "order">;
 }
 
-/** Put the panels into the grid that the style sheet lays out. */
+/** Arrange the panels in the grid of the style sheet. */
 function arrange(state: RemovalState, grid: HTMLElement, { side, toolbar, panels }: Panels): void {
   const { ctx, root, modes, operator } = state;
   // The caption heads the curve, which is read after the step next to it.
@@ -183,7 +183,7 @@ function listen(state: RemovalState, grid: HTMLElement, plot: HTMLElement, signa
   });
   onResize(plot, signal, (box) => {
     const [width, height] = [Math.floor(box.width), root === ctx.el ? Math.floor(box.height) : INSIDE];
-    // The curve may be away while the view is there.
+    // The curve may be hidden while the view is visible.
     if (width <= 0 || (width === state.size.width && Math.max(140, height) === state.size.height)) return;
     state.size = { width, height: Math.max(140, height) };
     update(state);

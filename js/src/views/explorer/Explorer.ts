@@ -195,7 +195,7 @@ export const renderExplorer = view((ctx, root, signal) => {
   const ofGrid: Readout = {
     show: (text, aloud) => heads.matches(":hover, :focus-within") && frame.readout.show(text, aloud),
   };
-  answers.get("interventions"); // fetched early, so that it is there when needed
+  answers.get("interventions"); // fetched early, so that it is available when needed
   update();
   ctx.views.ActiveList?.(inner, specs);
   on(heads, signal, { pointerleave: () => point() });

@@ -32,7 +32,7 @@ export interface Panes {
   offer(isOffered: (name: string) => boolean, hasHeads: boolean, isPicture: boolean): void;
   /** Follow the width of the page. */
   fit(width: number): void;
-  /** Whether this panel is in sight. */
+  /** Whether this panel is visible. */
   isOpen(name: string): boolean;
 }
 

@@ -114,7 +114,7 @@ export function createTextLine(
       if (isAsking()) lasting.draft = field.value;
     },
     keydown(event) {
-      // Letters are text here, and keys of no view.
+      // Letters are text in this field, not keys of the view.
       event.stopPropagation();
       if (event.isComposing) return;
       if (event.key === "Enter" && !event.shiftKey) submit();
@@ -161,7 +161,7 @@ export function createTextLine(
     assign(state, { hidden: !doing.textContent });
   };
 
-  // Drawn anew for another text: go on where the reader is.
+  // Redrawn for another text: continue where the reader was.
   const { request, draft, focus } = lasting;
   Object.assign(lasting, { request: undefined, focus: undefined });
   queueMicrotask(() => {

@@ -73,7 +73,7 @@ interface SteerState {
   timer: ReturnType<typeof setTimeout> | undefined;
   /** The input of the drawn outcome. */
   drawnKey: string;
-  /** The last answer, shown until the next is here. */
+  /** The last answer, shown until the next arrives. */
   last: { answer: Answer<Steered>; scale: number } | null;
   readonly frame: Frame;
   /** The feature that the view was given, until the reader chooses another. */

@@ -62,7 +62,7 @@ interface HeadGridState extends ReturnType<typeof createBoard> {
   readonly problem: HTMLDivElement;
   /** px of the picture; 0 while it is not visible. */
   width: number;
-  /** Whether the grid is on screen: thumbnails sent in parts come as they scroll into view. */
+  /** Whether the grid is on screen: thumbnails sent in parts are requested as they scroll into view. */
   inView: boolean;
   /** Whether the first head of the next ranking is selected. */
   selectsFirst: boolean;
@@ -71,9 +71,9 @@ interface HeadGridState extends ReturnType<typeof createBoard> {
   readonly isOffered: (...values: unknown[]) => boolean;
   readonly isRepainted: (...values: unknown[]) => boolean;
   readonly isPreviewed: (...values: unknown[]) => boolean;
-  /** The thumbnails; undefined until they are here. */
+  /** The thumbnails; undefined until they arrive. */
   sheet: ThumbSheet | undefined;
-  /** Whether those that the map asks for are not here, and others are shown. */
+  /** Whether the thumbnails of the map's filters are missing, and others are shown. */
   isOther: boolean;
   /** The layout of the heads. */
   now: Layout;

@@ -45,7 +45,7 @@ interface HeadState {
   /** px of the picture; 0 while it is not visible. */
   width: number;
   height: number;
-  /** Whether heads and tokens stand next to each other. */
+  /** Whether heads and tokens are next to each other. */
   isWide: boolean;
   /** The two axes, as they are drawn. */
   pairs: Pairs | null;

@@ -366,7 +366,7 @@ export const renderNeuronView = view((ctx, root, signal) => {
     along: "rows",
     toggle: ([at]) => togglePin(ctx, cellIn(at)),
     drag([from], [to], adds) {
-      // Only in the order of the text are keys that stand together a span.
+      // Only in the order of the text are adjacent keys a span.
       const rows = rectangle([from, 0], [to, 0]).map(([at]) => at);
       if (sorted) pinDragged(ctx, rows.map(cellIn), adds);
       else chooseSpan(ctx, "key", keys.keyIn(from), keys.keyIn(to));

@@ -60,7 +60,7 @@ interface ColumnState {
   values: { textOf: (index: number) => string; strong: number } | null;
   /** Whether a row is masked. */
   hides: (index: number) => boolean;
-  /** px of a row and of the column, and the number of labels in sight. */
+  /** px of a row and of the column, and the number of visible labels. */
   row: number;
   height: number;
   count: number;

@@ -53,7 +53,7 @@ interface NumbersState {
   tiles: (Tile | undefined)[];
   /** Whether there are too many tokens to count their values again at every step of the pointer. */
   isHuge: boolean;
-  /** Why values are not here; empty: they are. */
+  /** Why values are missing; empty: they are not. */
   why: string;
   /** Counts the values that arrive: results computed from earlier values are out of date. */
   generation: number;
@@ -135,7 +135,7 @@ function argsOf(ctx: ViewContext, side: Side, index: number): Record<string, unk
   return { source: source.id, layer, side, index };
 }
 
-/** Whether a reduction over heads is shown: single tokens come by head. */
+/** Whether a reduction over heads is shown: answers about single tokens are by head. */
 function isReduced(state: NumbersState): boolean {
   return state.heads.some((head) => head === "mean" || head === "max");
 }

@@ -1,4 +1,4 @@
-/** The value of a pair of query and key in every layer and head: from the tiles if all are here, else from Python. */
+/** The value of a pair of query and key in every layer and head: from the tiles if all are loaded, else from Python. */
 import type { ViewContext } from "../../context.ts";
 import type { Answers } from "../../wire/answers.ts";
 import { floatsOf } from "../../wire/buffers.ts";

@@ -34,7 +34,7 @@ export interface Pairs {
 /** Whether there is more than one text on a side. */
 export const isPair = (...axes: Axis[]): boolean => axes.some(({ segment }) => segment.some((text) => text > 0));
 
-/** The pairs between these texts; the filters say whether special tokens stand apart. */
+/** The pairs between these texts; the filters determine whether special tokens stand apart. */
 export function pairsOf(
   query: Axis,
   key: Axis,

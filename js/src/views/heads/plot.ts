@@ -166,7 +166,7 @@ function draw(state: PlotState, { heads, token: looked, only }: Drawing): void {
   const missing = numbers.missing(looked);
   setFlag(element, "data-stale", Boolean(missing));
   assign(element, { ariaBusy: String(Boolean(missing)) });
-  // The columns are there, whatever their lines are.
+  // The columns are complete, even without their lines.
   state.lacks(missing && { ...missing, part: true });
   // The picture of another map would be wrong, even dimmed.
   if (state.painted !== source.id || missing?.kind !== "awaited") lines.clear();
@@ -196,7 +196,7 @@ function draw(state: PlotState, { heads, token: looked, only }: Drawing): void {
   }
 }
 
-/** Say how much of the current token's weight is out of sight; null: there is none. */
+/** Show how much of the current token's weight is out of view; null: none. */
 function tellBeyond(state: PlotState, looked: Token | null): void {
   const { beyond, pairs } = state;
   assign(beyond.element, { hidden: !looked });

@@ -44,7 +44,7 @@ export function knock(ctx: ViewContext, stack: string, layer: number, head: numb
 export function shownHeadOf(ctx: ViewContext): { source: Source; layer: number; head: HeadKey } | null {
   const at = ctx.resolved();
   if (at.source.kind === "map" && at.source.heads) return at;
-  // Attributions have no heads: the selection still says which attention is meant.
+  // Attributions have no heads: the selection still names the stack of attention.
   const source = ctx.header().sources.find(({ kind, heads }) => kind === "map" && heads);
   if (!source?.heads) return null;
   const [layer, head] = [ctx.selection.get("layer"), ctx.selection.get("head")];

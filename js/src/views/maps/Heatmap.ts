@@ -31,7 +31,10 @@ import type { HeatmapState } from "./heatmap/state.ts";
 import { createRowBars } from "./rowBars.ts";
 import { heightBeside } from "./size.ts";
 
-/** px that a lone map may take in all, and those of them that the frame's lines and its body's padding take. */
+/**
+ * Largest height in px of a lone map with its frame, and the part of it that the frame's lines and its body's padding
+ * take.
+ */
 const TALLEST = 560;
 const EDGES = 18;
 
@@ -106,7 +109,7 @@ export const renderHeatmap = view((around, root, signal) => {
   return (changed) => update(state, changed);
 });
 
-/** Let the pointer and the keys choose cells, rows and heads, and lay out anew when the room changes. */
+/** Handle the pointer and the keys, which choose cells, rows and heads, and lay out again when the room changes. */
 function listen(state: HeatmapState): void {
   const { ctx, signal, figure, root } = state;
   const { selection } = ctx;

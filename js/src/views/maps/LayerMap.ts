@@ -373,7 +373,7 @@ function point(state: LayerMapState): void {
   const backWords = (at: number): string => `text: ${layerWords(ctx, source, at)} · back to the input`;
   setText(back, backWords(layer));
   reserve(back, backWords(source.layers.at(-1) ?? layer));
-  // The row that is read out is that of the text, except for the keyboard, which goes through the layers.
+  // The readout describes the row of the text, except for the keyboard, which moves through the layers.
   const isFocused = state.root.contains(document.activeElement);
   const shownRow = inside(ctx) || isFocused || !input ? at : 0;
   const [row, key] = spot ?? [shownRow, ctx.cell("hover")?.key ?? -1];

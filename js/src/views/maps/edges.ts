@@ -15,7 +15,7 @@ export interface Edges {
 /** `move` moves the window by pages; `whole` switches between window and whole map. */
 export function createEdges(signal: AbortSignal, move: (rows: number, cols: number) => void, whole: () => void): Edges {
   const button = (rows: number, cols: number): HTMLButtonElement => {
-    // The arrow keys of the map go there, too.
+    // The arrow keys of the map move there, too.
     const el = h("button.edge", { type: "button", tabindex: "-1" });
     on(el, signal, { click: () => move(rows, cols) });
     return el;

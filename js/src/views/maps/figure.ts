@@ -42,7 +42,7 @@ export interface FigureEvents {
   whole(): void;
 }
 
-/** Put the column of the sink before the plot, or take it away; returns the px that it takes. */
+/** Insert the column of the sink before the plot, or remove it; returns its width in px. */
 function layOutSink(sink: SinkColumn, plot: HTMLElement, hasSink: boolean, size: Size, topRoom: number): number {
   for (const part of [sink.name, sink.element]) {
     if (!hasSink) part.remove();
@@ -116,7 +116,7 @@ export function createFigure(
       let leftRoom = labelRoom(query.names, fit(rows, cols, box).cellHeight, font, Math.min(132, box.width * 0.28));
       const sinkRoom = hasSink ? sink.room(fit(rows, cols + 1, box).cellWidth) : 0;
       const across = (): number => Math.max(24, box.width - leftRoom - sinkRoom - sharesWidth - 4);
-      // Labels lie flat where all of them fit, or else rise; the height left to the cells depends on it.
+      // Labels are flat where all of them fit, or else slanted; the height left to the cells depends on it.
       const longest = Math.min(slantLength(Math.min(TALLEST_LABELS, box.height / 4)), 160);
       const high = (above: number): Box => ({ width: across(), height: Math.max(24, box.height - above - 4) });
       const least = sharesWidth ? HEADING_HEIGHT : FLAT;

@@ -35,14 +35,14 @@ export interface LabelLayout {
   /** px of a cell along the axis. */
   cell: number;
   room: number;
-  /** Top labels rise at 45 degrees where they do not fit flat; otherwise they stand upright. */
+  /** Top labels are slanted by 45 degrees where they do not fit flat; otherwise they are upright. */
   slant?: boolean;
 }
 
 export interface AxisLabels {
   element: HTMLElement;
   layout(layout: LabelLayout): void;
-  /** Whether a top axis lies flat, because its cells are wide enough. */
+  /** Whether a top axis is flat, because its cells are wide enough. */
   flat(): boolean;
   /** Show the labels of the hovered and the pinned element over their neighbours. */
   mark(hovered: number | undefined, pinned: number | undefined): void;

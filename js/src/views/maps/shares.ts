@@ -106,7 +106,7 @@ export function createShares(ctx: ViewContext, signal: AbortSignal, back: () => 
       const font = hasNumbers ? `12px ${styleValue(ctx, bars, "font-family")}` : "";
       const ink = hasNumbers ? styleValue(ctx, bars, "color") : "";
       const quiet = styleValue(ctx, ctx.el, "--aw-apart") || "#98a2ae";
-      // Setting the font of a canvas on the page makes the page compute its styles.
+      // Setting the font of a canvas on the page forces the page to compute its styles.
       if (font) pen.font = font;
       pen.textBaseline = "middle";
       pen.textAlign = "right";

@@ -23,7 +23,7 @@ export interface Box {
 }
 
 const LARGEST_CELL = 28;
-/** Of up to so many rows and columns, cells are wider than high, up to these sizes. */
+/** Up to this number of rows and columns, cells are wider than high, up to these sizes. */
 const FEW = 8;
 const FEW_CELL: Box = { width: 78, height: 43 };
 /** Smaller cells than this are shown by a window, whose cells have room for a line of text. */

@@ -198,7 +198,7 @@ export const renderAudioView = view((ctx, root, signal) => {
   return (changed) => onChange(state, changed);
 });
 
-/** Let buttons, keys and the pointer play, mark and zoom. */
+/** Handle buttons, keys and the pointer, which play, mark and zoom. */
 function listen(state: AudioState, pane: HTMLDivElement): void {
   const { ctx, isInside, root, signal, playMarked, playAll, text, stage } = state;
 
@@ -264,7 +264,7 @@ function keysOf(state: AudioState): KeyHandlers {
   };
 }
 
-/** Let a drag along the axis move the sound, a drag elsewhere mark a span, and a click pin a word. */
+/** A drag along the axis moves the sound, a drag elsewhere marks a span, and a click pins a word. */
 function listenToDrag(state: AudioState): void {
   const { stage, signal } = state;
   let drag: { x: number; second: number; lane: Spot["lane"]; from: Stretch; has: boolean } | null = null;
@@ -458,7 +458,7 @@ function shown(state: AudioState): Shown {
   };
 }
 
-/** From zero, or of signed values from below it as far as above. */
+/** From zero, or for signed values symmetric around it. */
 function range(state: AudioState): [number, number] {
   const { values } = state;
   const low = values.reduce((least, value) => Math.min(least, value), 0);
@@ -535,7 +535,7 @@ function update(state: AudioState): void {
   mark(state);
 }
 
-/** Draw anew only the parts that depend on the pointer and on the marked span. */
+/** Redraw only the parts that depend on the pointer and on the marked span. */
 function mark(state: AudioState): void {
   const { playMarked, stage, player, stretch } = state;
   if (!state.spoken || state.width <= 0) return;

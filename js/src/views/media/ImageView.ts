@@ -252,7 +252,7 @@ export const renderImageView = view((ctx, root, signal) => {
   return (changed) => update(state, changed);
 });
 
-/** Let controls and the width of the panes draw again. */
+/** Draw again after changes of controls and of the width of the panes. */
 function listen(state: ImageState, tools: HTMLSpanElement, menu: HTMLDivElement, main: HTMLDivElement): void {
   const { isInside, ctx, root, signal, direction, smooth, heat, around, extent, norms, heatField, outlineField } =
     state;
@@ -357,7 +357,7 @@ function headAt(source: Source, head: HeadKey): HeadKey {
   return typeof head === "number" ? Math.max(0, source.heads?.indexOf(head) ?? 0) : head;
 }
 
-/** Look at an element: pin it, or let it go if it is looked at already. */
+/** Look at an element: pin it, or unpin it if it is pinned already. */
 function look(state: ImageState, side: Chosen["side"], index: number): void {
   const { ctx } = state;
   const { unit, kind } = ctx.source();

@@ -15,7 +15,7 @@ export interface Elements {
 
 const CACHE = new WeakMap<Axis, Elements>();
 
-/** Where the patches stand on an axis. */
+/** The positions of the patches on an axis. */
 export function elementsOf(axis: Axis): Elements {
   const cached = CACHE.get(axis);
   if (cached) return cached;

@@ -13,7 +13,7 @@ const BEAM: readonly Rgb[] = [
   [70, 165, 250],
   [228, 245, 255],
 ];
-/** Of other ramps the first part is left out: where a map lets a dark picture through, a dark colour would grey it. */
+/** Other ramps are drawn without their first part: a dark colour would grey a dark picture that shows through. */
 const SKIPPED = 0.34;
 /** The grey of the legend's picture. */
 const BENEATH = 58;

@@ -3,7 +3,7 @@ import type { ViewContext } from "../../context.ts";
 import type { PictureMedia } from "../../wire/mediaState.ts";
 import { mediaOf, type ShownMedia } from "./media.ts";
 
-/** How a picture lies beneath a map: less coloured and less bright; as in figures/parts/media.py. */
+/** The look of a picture beneath a map: less coloured and less bright; as in figures/parts/media.py. */
 export const [GREY, DIM] = [0.9, 0.74];
 
 export interface Picture {

@@ -29,7 +29,7 @@ export interface Shown {
   patches: readonly number[];
 }
 
-/** Whether words are read that stand apart from the picture: those that read a patch of it. */
+/** Whether the reading is of words apart from the picture: those that read a patch of it. */
 const ofWords = ({ rows }: Shown): boolean => rows.patches.length === 0;
 
 /** The parts around the reading. */
@@ -307,7 +307,7 @@ function pinPair(state: ReadingState, cell: number): void {
   state.ctx.selection.pin({ unit: source.unit, ...pair });
 }
 
-/** Look at a patch; where only words are looked at, it shows who reads it. */
+/** Look at a patch; for a chosen word, show the readers of the patch. */
 function lookAt(state: ReadingState, cell: number): void {
   const shown = state.current();
   if (!shown || cell < 0) return;

@@ -184,5 +184,5 @@ function show(state: SharesView, { chosen, rows, rest, sum, shares, targets }: S
   });
 }
 
-/** A word as a button says it. */
+/** A word as the text of a button. */
 const elementWord = (label: string): string => shortLabel(label.replace(/^␣(?=.)|^##/, ""));

@@ -15,7 +15,7 @@ import { fileOf, lineOf, type Payload, payloadOf, type Row, whole } from "./payl
 import { randomCode } from "./schedule.ts";
 import { checkWords, choicesOf, instruction, itemOf, rowOf, type Step, stepsOf } from "./steps.ts";
 
-/** Where a person is; a view that is drawn anew goes on. */
+/** The state of a participant's run; a view that is redrawn continues it. */
 interface Run {
   code: string;
   steps: Step[];
@@ -43,7 +43,7 @@ interface StudyState {
   step: AbortController;
   /** The control of the answer; null where nothing is to be chosen. */
   chooser: Chooser | null;
-  /** The button that goes on. */
+  /** The button to the next step. */
   next: HTMLButtonElement | null;
   /** Whether the next click withdraws. */
   isConfirming: boolean;
@@ -137,7 +137,7 @@ function payload(ctx: ViewContext, now: Run): Payload {
   return payloadOf(study(ctx), now.code, now.rows, now.at >= now.steps.length);
 }
 
-/** Tell the kernel; on a page nobody listens, and the answers stay here until they are handed in. */
+/** Report to the kernel; in a page without a kernel, the answers stay here until they are handed in. */
 function keep(state: StudyState): void {
   const now = run(state.ctx);
   if (!state.isPage)

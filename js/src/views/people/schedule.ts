@@ -55,11 +55,11 @@ export function turnsOf(assignment: Assignment, items: number, cells: number, be
   }));
 }
 
-/** After how many items each attention check comes. */
+/** The number of items before each attention check. */
 export const checkPositions = (items: number, checks: number): number[] =>
   Array.from({ length: checks }, (_, j) => Math.round(((j + 1) * items) / (checks + 1)));
 
-/** A random code: it says nothing of who has it. */
+/** A random code: it reveals nothing about the participant. */
 export function randomCode(): string {
   const numbers = crypto.getRandomValues(new Uint32Array(CODE_LENGTH));
   return Array.from(numbers, (number) => ALPHABET[number % ALPHABET.length]).join("");

@@ -24,7 +24,7 @@ const ENDS: readonly [number, number] = [28, 7];
 /** The records of the questions of this page, for its file of answers. */
 const RECORDS = "__awAnswers";
 
-/** State of a question that survives when it is drawn anew. */
+/** State of a question that survives when it is redrawn from scratch. */
 const UNFINISHED = "unfinished";
 
 type Mode = "open" | "chosen" | "answered";
@@ -146,7 +146,7 @@ export const renderQuestion = view((ctx, root, signal) => {
     isChanging: false,
     sent: null,
     seen: canonical(selected(ctx, questionOf(ctx).record)),
-    // Drawn anew for another text, the question continues with its last state, also from while it was being drawn.
+    // Redrawn for another text, the question continues with its last state, also from while it was being redrawn.
     ...(ctx.lasting.get(UNFINISHED) as Unfinished | undefined),
     code,
     receipt,
@@ -158,7 +158,7 @@ export const renderQuestion = view((ctx, root, signal) => {
   return () => onChange(state);
 });
 
-/** Let the buttons and the selection change the answer. */
+/** Handle the buttons and the selection, which change the answer. */
 function listen(state: QuestionState, signal: AbortSignal): void {
   const { ctx, kind, submit, change, clear, take, file, fields, root } = state;
   root.classList.add("aw-question");

@@ -17,7 +17,7 @@ export const HOW: Record<string, { act: string; form: string; code: string }> = 
 };
 
 const NAMED = 12;
-/** As the question's Python side has it; longer texts are refused there. */
+/** As in the Python side of the question, which refuses longer texts. */
 export const MOST_CHARACTERS = 20_000;
 
 const isNested = (value: unknown): value is number[][] => Array.isArray(value) && Array.isArray(value[0]);

@@ -151,7 +151,7 @@ export const renderPredictions = view((ctx, root, signal) => {
     surprisal.show(pane === "surprisal", position);
   };
 
-  /** Say something below the bars, or in the footer. */
+  /** Write below the bars, or in the footer. */
   const tell = (words: string): void => {
     if (alone) frame.readout.show(words, false);
     else setText(help, words);

@@ -50,7 +50,7 @@ import { createStrip, type Strip } from "./strip.ts";
 import { fills, gradient, NOTHING } from "./stripColour.ts";
 import type { StripHost } from "./stripTools.ts";
 
-/** The values shown, and where they come from. */
+/** The shown values, and their origin. */
 interface Reading {
   values: Float32Array;
   /** The values of every strip, if every target has a strip. */
@@ -154,7 +154,7 @@ export const renderTokenStrip = view((around, root, signal) => {
     },
     reach(index, chosen) {
       state.keys[0]?.reach(index, chosen);
-      hover(state, index, state.queries === state.keys[0], -1); // maps of long texts move there
+      hover(state, index, state.queries === state.keys[0], -1); // maps of long texts move to it
     },
     note: () => "",
   };
@@ -359,7 +359,7 @@ function read(state: TokenStripState, source: Source): Reading | null {
   return { values, all, exact: false, query, top, preview: false };
 }
 
-/** The tile of an explanation, which is requested if it is not here. */
+/** The tile of an explanation, which is requested if it is not loaded. */
 function tileOf(ctx: ViewContext, source: Source): Tile | null {
   const layer = source.layers[0] as number;
   const tile = ctx.tiles.get(source.id, layer, "-");
@@ -542,7 +542,7 @@ function update(state: TokenStripState, changed: ReadonlySet<Change> = new Set()
   if (!isInside) state.forgetting.show();
   state.reading = read(state, source);
   setFlag(state.texts, "data-stale", !state.reading);
-  // The text itself is there.
+  // The text itself has arrived.
   frame.lacks(state.reading ? null : { ...missingTile(ctx), part: true });
   if (state.reading) {
     paint(state);

@@ -39,7 +39,7 @@ export function findHits(labels: readonly string[], query: string): Hit[] {
   const hits: Hit[] = [];
   let element = 0;
   for (let at = pattern.trim() ? text.indexOf(pattern) : -1; at >= 0; at = text.indexOf(pattern, at + pattern.length)) {
-    // Leading and trailing spaces of the search text need not lie inside the elements.
+    // Leading and trailing spaces of the search text need not be inside the elements.
     const first = at + pattern.search(/\S/);
     const last = at + pattern.trimEnd().length;
     while ((ends[element] as number) <= first) element += 1;

@@ -29,7 +29,7 @@ export function chosenOutcomes(
   return [contrast ? first : target, contrast];
 }
 
-/** Make an outcome the target or the foil, and show a method that explains it; `fallback` is shown if none is left. */
+/** Make an outcome the target or the foil, and show a method that explains it; `fallback` is shown if none remains. */
 export function explainOutcome(ctx: ViewContext, item: Outcome, asFoil: boolean, fallback: string): void {
   const header = ctx.header();
   const { items } = header.predictions;

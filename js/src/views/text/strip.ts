@@ -17,7 +17,7 @@ export interface Strip {
   choose(queries: readonly number[], keys: readonly number[], span: readonly [number, number] | null): void;
   /** Scroll an element into view; `chosen` also focuses it. */
   reach(index: number, chosen: boolean): void;
-  /** Scroll `box` until an element is in sight there; the page stays where it is. */
+  /** Scroll `box` until an element is visible in it; the page does not scroll. */
   keepIn(box: HTMLElement, index: number): void;
 }
 

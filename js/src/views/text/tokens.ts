@@ -5,7 +5,7 @@ import type { Axis } from "../../wire/wire.ts";
 import { carriesSpaces, continues } from "./rowValues.ts";
 import { CHUNK, type Chunk } from "./underlay.ts";
 
-/** The signs for whitespace in tokenizers' display strings, and the characters they stand for. */
+/** The signs for whitespace in tokenizers' display strings, and the characters that they represent. */
 const SIGNS: Record<string, string> = { "␣": " ", "▁": " ", "⏎": "\n", "↵": "\n", "⇥": "\t" };
 const WHITE = /([ \t\n\r\u00a0␣▁⏎↵⇥]+)/u;
 /** Longer elements may break inside. */

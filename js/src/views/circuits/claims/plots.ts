@@ -72,7 +72,7 @@ export function drawEffect(picture: SVGElement, claim: ShownClaim, margin: numbe
   }
   groups.forEach(([name, values], i) => {
     parts.push(svg("text", { x: NAMES, y: y(i + 1) + 4, "text-anchor": "end", class: "aw-claim-name" }, name));
-    // Those that would lie on each other are moved apart.
+    // Marks that would overlap are moved apart.
     const used: [number, number][] = [];
     for (const value of [...values].sort((a, b) => a - b)) {
       let level = 0;

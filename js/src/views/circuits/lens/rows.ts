@@ -34,7 +34,7 @@ export function foldedWords(rows: readonly number[], count: number): string {
   return isOdd ? `odd layers to ${hidden.at(-1)} folded` : `${hidden.length} layers folded`;
 }
 
-/** Where a row lies among those that are shown, in rows: between two of them if it is folded. */
+/** The position of a row among the shown rows: between two of them if it is folded. */
 export function heightOf(rows: readonly number[], row: number): number {
   const after = rows.findIndex((shown) => shown >= row);
   if (after < 0) return rows.length - 1;

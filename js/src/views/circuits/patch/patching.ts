@@ -45,9 +45,9 @@ export interface PatchOptions extends ViewOptions {
   direction: Direction;
   estimate: boolean;
   cells: Activation[];
-  /** The directions that are there, and whether they are estimates. */
+  /** The available directions, and whether they are estimates. */
   held: [Direction, boolean][];
-  /** Whether the view has the runs, to patch more of them. */
+  /** Whether the view has the runs, to patch further activations. */
   runs: boolean;
   /** Whether claims can be made. */
   claims?: boolean;

@@ -130,7 +130,7 @@ function under({ copies, picture }: Pictures, event: MouseEvent): { copy: Copy |
   return { copy, part: partAt(picture.shown.picture.boxes, partsOf(picture), x, y) };
 }
 
-/** Put a mark around a part; null: around none. */
+/** Draw a mark around a part; null: around none. */
 function mark({ picture }: Pictures, el: HTMLElement, part: number | null): void {
   const isShown = picture !== null && part !== null && partsOf(picture).includes(part);
   setStyles(el, { visibility: isShown ? "visible" : "hidden" });
@@ -199,7 +199,7 @@ function paintAll(state: Pictures): void {
   }
 }
 
-/** Draw the picture beneath a veil, which lifts from a part as far as something rests on it, with an edge in its colour. */
+/** Draw the picture beneath a veil, which is lighter over parts that a word rests on, with an edge in their colour. */
 function paint(
   { picture, image }: Pictures,
   canvas: HTMLCanvasElement,

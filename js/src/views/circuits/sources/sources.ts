@@ -30,7 +30,7 @@ export type Box = readonly [number, number, number, number];
 export interface PictureParts {
   /** Rows and columns of pixels. */
   size: [number, number];
-  /** Where each part lies. */
+  /** The box of each part. */
   boxes: Box[];
   /** The parts of each view of the picture, which do not overlap. */
   views: number[][];
@@ -78,7 +78,7 @@ export interface SourcesOptions extends ViewOptions {
   /** The names of the views of the picture, and the index of the shown view. */
   views: string[];
   view: number;
-  /** Whether a model is there that can write the answer again. */
+  /** Whether a model is available that can write the answer again. */
   writes: boolean;
   /** The parts without which it was written. */
   written: number[];
@@ -123,7 +123,7 @@ export function rowsOf(parts: readonly Part[], sentence: Sentence, opened: Reado
     else if (Array.isArray(last)) rows[rows.length - 1] = [last[0], at + 1];
     else rows.push([at, at + 1]);
   }
-  // A row that says "1 message" takes the room of the message.
+  // A row "1 message" would take the room of the message.
   return rows.map((row) => (Array.isArray(row) && row[1] - row[0] === 1 ? row[0] : row));
 }
 
@@ -160,7 +160,7 @@ export function widthOfCopies(count: number, room: number, ratio: number): numbe
   return Math.floor(Math.min(most, TALLEST / ratio, (room - GAP * (columns - 1)) / columns));
 }
 
-/** Words with the text between them; words that the text lacks stand as they are. */
+/** Words with the text between them; words that the text lacks are unchanged. */
 export function pieces(text: string, words: readonly string[]): [before: string, word: string][] {
   let at = 0;
   return words.map((word, i) => {

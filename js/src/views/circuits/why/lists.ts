@@ -24,7 +24,7 @@ export interface Lists {
 }
 
 const ROW = 24;
-/** Narrower than this, the lists stand below each other, without lines. */
+/** Below this width, the lists are below each other, without lines. */
 const NARROW = 380;
 /** Largest share of the width between the lists, and its sizes in px. */
 const [BETWEEN, CLOSEST, WIDEST] = [0.25, 40, 150];

@@ -12,7 +12,10 @@ export interface ShownOthers {
   said: [string, boolean][];
   more: string;
   warning: string;
-  /** Tokens that the query would look at, and those that would look at the key; `cell` says the number of this cell. */
+  /**
+   * Tokens that the query would look at, and those that would look at the key; `cell` is the number of this cell, in
+   * words.
+   */
   lists: { title: string; cell: string; isSigned: boolean; tokens: OtherToken[] }[];
 }
 

@@ -50,7 +50,7 @@ export interface Figure {
   cells(): Cells;
   /** Scroll a token into view. */
   reach(token: number): void;
-  /** The first token in sight, and the first after them. */
+  /** The first visible token, and the first after the visible tokens. */
   window(): [start: number, stop: number];
 }
 
@@ -78,7 +78,7 @@ interface FlowFigureState {
   readonly grid: { cell: number; x: (token: number) => number; y: (level: number) => number };
 }
 
-/** `scrolled` is called when other tokens come into sight. */
+/** `scrolled` is called when other tokens become visible. */
 export function createFigure(signal: AbortSignal, scrolled: () => void): Figure {
   const [base, front] = [h("canvas.flow-base"), h("canvas.flow-front")];
   const role = { tabindex: "0", role: "application", "aria-roledescription": "graph of tokens by layers" };
@@ -164,7 +164,7 @@ function layout(state: FlowFigureState, names: readonly string[], axis: Axis, wi
     const cell = Math.max(Math.min(NARROWEST, MOST_DOTS / state.tokens), Math.min(WIDEST, wide / state.tokens));
     return cell > 12 ? Math.floor(cell) : cell;
   };
-  // Labels that do not lie flat rise beyond the last token.
+  // Labels that are not flat extend beyond the last token.
   let cell = fitted(state.across);
   const long = labelRoom(axis.labels, cell, font, MOST_LABEL);
   const isFlat = long <= cell + 2;

@@ -95,8 +95,8 @@ export function drawDots(
 }
 
 /**
- * Bars for the share of every input token in the followed token; those of special tokens lie, outside the scale of the
- * others, and are full at 100 %.
+ * Bars for the share of every input token in the followed token; bars of special tokens are horizontal, outside the
+ * scale of the others, and are full at 100 %.
  */
 export function drawBars(
   pen: CanvasRenderingContext2D,
@@ -110,7 +110,7 @@ export function drawBars(
   const room = y(-0.5) + BARS - from - 4;
   const wide = cell * 0.7;
   const isNumbered = cell >= NUMBERED && apart.some(Boolean);
-  // Setting the font of a canvas on the page makes the page compute its styles.
+  // Setting the font of a canvas on the page forces the page to compute its styles.
   if (isNumbered) pen.font = inks.font;
   pen.textAlign = "center";
   masses.forEach((mass, token) => {

@@ -80,7 +80,7 @@ interface RowsState {
   marks: readonly [number, number, number];
   /** The column to scroll to once there is room; -1: none. */
   revealed: number;
-  /** The elements of the columns in sight. */
+  /** The elements of the visible columns. */
   drawn: Map<number, HTMLElement>;
   readonly size: {
     width: number;
@@ -139,7 +139,7 @@ export function createRows(signal: AbortSignal, events: RowsEvents): RowsPicture
     },
     "← →: column · n p: next, previous difference · Esc: unpin",
   );
-  // The room of the bars: elements below or next to them may need more of it at any time.
+  // The room of the bars: elements below or next to them may grow at any time.
   onResize(scroll, signal, ({ width, height }) => {
     if (size.width === Math.floor(width) && size.height === Math.floor(height)) return;
     [size.width, size.height] = [Math.floor(width), Math.floor(height)];
@@ -180,7 +180,7 @@ function layout(state: RowsState, now: Shown): void {
   size.unit = high > low ? inside / (high - low) : 0;
   size.zero = NUMBER + (high > low ? high * size.unit : inside / 2);
   setSizes(state.element, { cell: size.cell, wide: size.cell * count, bars: size.bars, zero: top + size.zero });
-  // Columns of another width, or more of them: those in the middle stay there.
+  // Columns of another width, or further columns: the columns in the middle stay in the middle.
   if (room !== size.room) scroll.scrollLeft = size.cell * Math.round(middle - room / size.cell / 2);
   size.room = room;
 }

@@ -44,7 +44,7 @@ export interface MapsMeta {
   shares: boolean;
 }
 
-/** Where the numbers stand: the arguments of "rows" and "maps", but for the query. */
+/** The address of the numbers: the arguments of "rows" and "maps", without the query. */
 export interface MapAddress {
   method: string;
   stack: string;

@@ -5,7 +5,7 @@ import { printed } from "../../../numbers.ts";
 import { plural } from "../../base/navigation.ts";
 import type { Columns, Rows } from "./texts.ts";
 
-/** A number with its sign, to two or three digits; to so many decimals at most. */
+/** A number with its sign, to two or three digits, and at most `decimals` decimals. */
 export function signedText(value: number, decimals = 3): string {
   if (!value) return "0";
   const size = Math.abs(value);

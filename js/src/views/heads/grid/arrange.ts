@@ -126,7 +126,7 @@ export function table(
   return { cols: layers, lines, shown: lines.flatMap(({ spots }) => spots).filter(Boolean).length };
 }
 
-/** How many heads per line make them as large as possible, and how many of these columns are used. */
+/** The number of heads per line at which they are as large as possible, and how many of these columns are used. */
 function columns(sizes: number[], { room, tallest, largest }: ArrangeOptions): [number, number] {
   const most = Math.max(1, ...sizes);
   for (let side = largest; side > 3; side -= 1) {

@@ -17,7 +17,7 @@ export interface Cursor {
   meant(): Spot | null;
   headAt(at: readonly [number, number] | null): Spot | null;
   hover(at: At | null): void;
-  /** Stay on a head once the grid is laid out anew; null, or a head that the layout leaves out: on none. */
+  /** Stay on a head once the grid is laid out again; null, or a head that the layout leaves out: on none. */
   stayOn(head: Spot | null): void;
   choose(spot: Spot | null): void;
 }

@@ -49,7 +49,7 @@ export function createKnockout(
   });
   return {
     show(positions, { width, height }) {
-      answers.get("interventions"); // fetched early, so that it is there when needed
+      answers.get("interventions"); // fetched early, so that it is available when needed
       const source = ctx.source();
       const spots = specsOf(ctx).flatMap((spec) => {
         if (spec.kind !== "ablate" || spec.stack !== source.stack || source.kind !== "map") return [];

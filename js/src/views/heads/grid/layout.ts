@@ -27,7 +27,7 @@ const ASIDE = 300;
 const [HEIGHT, TALL, LOW] = [480, 318, 190];
 /** Width in px of a narrow grid: if its thumbnails would be too small there, it is a heat table at any width. */
 const NARROW = 300;
-/** Height of a narrow heat table: its six thumbnails stand below it. */
+/** Height of a narrow heat table: its six thumbnails are below it. */
 const LOW_TABLE = 112;
 
 /** The heads to be laid out, and the available room. */

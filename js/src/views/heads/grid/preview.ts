@@ -1,4 +1,4 @@
-/** The map under the pointer, enlarged: its thumbnail at once, the matrix itself when it arrives. */
+/** The map under the pointer, enlarged: first its thumbnail, then the matrix when it arrives. */
 import { lut } from "../../../colour.ts";
 import type { ViewContext } from "../../../context.ts";
 import { atEnd, h, setFlag, setSizes, setText } from "../../../dom.ts";

@@ -27,7 +27,7 @@ export interface ShownChain {
   note: string;
 }
 
-/** How a weight of a row of a kernel comes about, if it is here; otherwise it is requested. */
+/** The steps of a weight of a row of a kernel, if they have arrived; otherwise they are requested. */
 export function chainAt(
   answers: Answers,
   address: QueryAddress,

@@ -76,7 +76,7 @@ function kernelRow(kernel: KernelMeta, weights: Float32Array): Row {
   };
 }
 
-/** The row, if it and its keys are here; otherwise they are requested. */
+/** The row, if it and its keys have arrived; otherwise they are requested. */
 export function rowAt(answers: Answers, address: QueryAddress, channel: number | null): Row | string | undefined {
   const { stack, layer, head, query } = address;
   const args = { stack, layer, head, query, ...(channel === null ? {} : { channel }) };

@@ -50,7 +50,7 @@ export interface HeatmapState {
   hasSink: boolean;
   /** Whether the whole map is shown, not a window of it. */
   isWhole: boolean;
-  /** Whether the pointer is on this map, and the row whose bar or whose cell of the sink it is on. */
+  /** Whether the pointer is on this map, and the row of the hovered bar or cell of the sink. */
   isInside: boolean;
   onBar: number;
   onSink: number;

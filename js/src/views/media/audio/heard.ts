@@ -48,7 +48,7 @@ export interface HeardMap {
   step: number;
   columns: number;
   what: string;
-  /** Share of every row that lies on padding. */
+  /** Share of every row that falls on padding. */
   outside: number[] | null;
   /** Row and second. */
   path: [number, number][];

@@ -55,7 +55,7 @@ export function createContinuations(
     if (way === "sample") request = { ...request, temperature, top_k: topK, top_p: topP, seed: seed++ };
     answers.retry(TOPIC);
     show(true);
-    // Request it here, not on every redraw.
+    // Requested on demand, not on every redraw.
     answers.get(TOPIC, request);
     show(true);
   };

@@ -29,7 +29,7 @@ export interface Distribution {
   remaining: number | null;
   /** The share of the distribution, after temperature, that can be sampled. */
   mass: number;
-  /** Whether probabilities are exact; otherwise the error is below the smallest of them. */
+  /** Whether probabilities are exact; otherwise the error is below the smallest. */
   exact: boolean;
 }
 
