@@ -7,7 +7,7 @@
  */
 
 import { heatMap } from "../../colour.ts";
-import type { Change, ViewContext } from "../../context.ts";
+import type { Change } from "../../context.ts";
 import {
   assign,
   createWatch,
@@ -21,38 +21,53 @@ import {
   setChildren,
   setFlag,
   setText,
-  shortLabel,
 } from "../../dom.ts";
-import { withinError } from "../../numbers.ts";
-import { type Answers, createAnswers } from "../../wire/answers.ts";
+import { createAnswers } from "../../wire/answers.ts";
 import type { SelectionState } from "../../wire/wire.ts";
-import { type ColourScale, createScale } from "../base/colourScale.ts";
-import { type CopyButton, createCopyButton, type NumberAddress } from "../base/copyPython.ts";
-import { createFrame, type Frame } from "../base/frame.ts";
-import { createMenu, type Menu } from "../base/menu.ts";
+import { createScale } from "../base/colourScale.ts";
+import { createCopyButton } from "../base/copyPython.ts";
+import { createFrame } from "../base/frame.ts";
+import { createMenu } from "../base/menu.ts";
 import { type Missing, missingAnswer } from "../base/missing.ts";
 import { whereWords } from "../base/navigation.ts";
-import { createSegments, type Segments } from "../base/segmentedControl.ts";
-import { type Control, createHeadControl, createLayerControl, together } from "../base/toolbar.ts";
+import { createSegments } from "../base/segmentedControl.ts";
+import { createHeadControl, createLayerControl, together } from "../base/toolbar.ts";
 import { only, view } from "../base/view.ts";
 import {
   ALIGNMENT,
   type HeardMap,
   isHeard,
-  type MapChoice,
-  peakOf,
   type Rows,
-  rowsOf,
   type SpokenWord,
   type SpokenWords,
   seconds,
-  wordAt,
 } from "./audio/heard.ts";
-import { createPanel, type Panel } from "./audio/panel.ts";
-import { createPlayer, type SoundPlayer } from "./audio/player.ts";
-import { createStage, type Shown, type Spot, type Stage } from "./audio/stage.ts";
+import { createPanel } from "./audio/panel.ts";
+import { createPlayer } from "./audio/player.ts";
+import { createStage, type Spot } from "./audio/stage.ts";
+import {
+  type AudioState,
+  args,
+  cellOf,
+  choice,
+  focus,
+  marked,
+  numberAddress,
+  numberText,
+  pinned,
+  range,
+  rows,
+  sentence,
+  shown,
+  sideOf,
+  stackOfMap,
+  whole,
+  wordAtSpot,
+  wordOf,
+  words,
+} from "./audio/state.ts";
 import { moved, type Stretch, zoomed } from "./audio/stretch.ts";
-import { createText, type Text } from "./audio/text.ts";
+import { createText } from "./audio/text.ts";
 import { pyramidOf } from "./audio/wave.ts";
 import { mediaOf } from "./media.ts";
 
@@ -61,55 +76,6 @@ const ROWS: Record<Rows, string> = { words: "words", tokens: "tokens", time: "ti
 const FAR = 4;
 const ZOOM = 1.6;
 const KEYS = "← →: word · Space: play it · + −: zoom · Shift + ← →: move · 0: all of it · Escape: let go";
-const NONE: readonly SpokenWord[] = [];
-
-/** The elements of the view, and the state that they show. */
-interface AudioState {
-  readonly ctx: ViewContext;
-  readonly root: HTMLElement;
-  readonly signal: AbortSignal;
-  /** Inside another view, the outer view's choice is drawn: its method, stack, unit, layer and head. */
-  readonly isInside: boolean;
-  readonly answers: Answers;
-  readonly maps: Menu;
-  readonly rowKinds: Segments<Rows>;
-  readonly layerAndHead: Control;
-  readonly playMarked: HTMLButtonElement;
-  readonly playAll: HTMLButtonElement;
-  readonly less: HTMLButtonElement;
-  readonly text: Text;
-  readonly stage: Stage;
-  readonly legend: ColourScale;
-  readonly scaleTitle: HTMLSpanElement;
-  readonly where: HTMLSpanElement;
-  readonly panel: Panel;
-  readonly copy: CopyButton;
-  readonly frame: Frame;
-  readonly isOffered: (...values: unknown[]) => boolean;
-  readonly isLoaded: (...values: unknown[]) => boolean;
-  /** Plays the sound; null until it is loaded. */
-  player: SoundPlayer | null;
-  /** The words with their times. */
-  spoken: SpokenWords | null;
-  /** The map and its values; null: it is awaited, or there is none. */
-  map: HeardMap | null;
-  values: Float32Array;
-  /** The shown kind of map. */
-  name: string;
-  /** The seconds that are shown. */
-  stretch: Stretch;
-  /** A pinned word that is not an element of the map, so that the selection cannot hold it; -1: none. */
-  wordOutside: number;
-  /** A span that was dragged, in seconds; null: that of the pinned word. */
-  span: readonly [number, number] | null;
-  /** The second, lane and row under the pointer. */
-  over: Spot | null;
-  /** px of the picture; 0 while it is not visible. */
-  width: number;
-  height: number;
-  /** The stack after this view's last update, to tell when another view chooses a stack. */
-  lastStack: string;
-}
 
 export const renderAudioView = view((ctx, root, signal) => {
   const { selection } = ctx;
@@ -315,41 +281,6 @@ function listenToDrag(state: AudioState): void {
   });
 }
 
-function words(state: AudioState): readonly SpokenWord[] {
-  return state.spoken?.words ?? NONE;
-}
-
-function whole(state: AudioState): number {
-  return state.spoken?.seconds || 1;
-}
-
-function choice(state: AudioState): MapChoice | undefined {
-  return state.spoken?.maps.find((map) => map.name === state.name) ?? state.spoken?.maps[0];
-}
-
-/** The side of the map that the selection's stack refers to: the written text, or the sound. */
-function sideOf(stack: string): "written" | "spoken" {
-  return /cross|decoder/.test(stack) ? "written" : "spoken";
-}
-
-function wordOf(state: AudioState, which: "pinned" | "hover"): number {
-  const { selection } = state.ctx;
-  const cell = selection.get(which);
-  if (cell?.unit !== "word" || cell.query < 0) return -1;
-  const side = sideOf(selection.get("stack"));
-  return words(state).findIndex((word) => word[side] === cell.query);
-}
-
-function pinned(state: AudioState): number {
-  return state.wordOutside >= 0 ? state.wordOutside : wordOf(state, "pinned");
-}
-
-function stackOfMap(state: AudioState): string {
-  const { ctx, name } = state;
-  if (name !== ALIGNMENT) return name;
-  return ctx.header().sources.some(({ stack }) => stack === "cross") ? "cross" : ctx.selection.get("stack");
-}
-
 function chooseMap(state: AudioState, next: string): void {
   const { selection } = state.ctx;
   state.name = next;
@@ -363,11 +294,6 @@ function repinned(state: AudioState, stack: string): Partial<Omit<SelectionState
   const word = words(state)[wordOf(state, "pinned")];
   const query = word?.[sideOf(stack)] ?? -1;
   return query < 0 ? {} : { pinned: { unit: "word", query, key: -1 } };
-}
-
-function cellOf(state: AudioState, word: number): { unit: string; query: number; key: number } | null {
-  const query = words(state)[word]?.[sideOf(stackOfMap(state))] ?? -1;
-  return query < 0 ? null : { unit: "word", query, key: -1 };
 }
 
 function pin(state: AudioState, word: number): void {
@@ -393,77 +319,6 @@ function bringInSight(state: AudioState, word: SpokenWord | undefined): void {
     (word.start + word.end - state.stretch.from - state.stretch.to) / 2,
     whole(state),
   );
-}
-
-function marked(state: AudioState): readonly [number, number] | null {
-  const word = words(state)[pinned(state)];
-  return state.span ?? (word ? [word.start, word.end] : null);
-}
-
-/** The chosen word; by default, the word of which the model was least sure. */
-function focus(state: AudioState): number {
-  const chosen = wordOf(state, "hover") >= 0 ? wordOf(state, "hover") : pinned(state);
-  if (chosen >= 0) return chosen;
-  const least = words(state).reduce((best, { p }, i) => ((p ?? 1) < (words(state)[best]?.p ?? 1) ? i : best), 0);
-  return words(state).length ? least : -1;
-}
-
-function args(state: AudioState): Record<string, unknown> {
-  const { name } = state;
-  const { source, layer, head } = state.ctx.resolved();
-  if (state.isInside) return { source: source.id, layer, head };
-  const fixed = name === ALIGNMENT;
-  return { map: name, rows: state.rowKinds.value(), layer: fixed ? 0 : layer, head: fixed ? "-" : head };
-}
-
-function numberText(state: AudioState, value: number): string {
-  const unit = state.map?.what.endsWith("in sd") ? " sd" : "";
-  return `${withinError(value, unit ? 0.005 : 0.0005)}${unit}`;
-}
-
-function isByWord(state: AudioState): boolean {
-  return state.map?.rows === "words" && state.map.labels.length === words(state).length;
-}
-
-function rows(state: AudioState, word: number): [number, number] | null {
-  const { map } = state;
-  const spoken = words(state)[word];
-  if (!map || !spoken) return null;
-  return isByWord(state) ? [word, word] : rowsOf(map, spoken);
-}
-
-function numberAddress(state: AudioState): NumberAddress | null {
-  const { map } = state;
-  const word = pinned(state);
-  const row = rows(state, word)?.[0];
-  if (!map || row === undefined) return null;
-  const second = Number(((peakOf(state.values, row, map.columns)[0] + 0.5) * map.step).toFixed(3));
-  const { map: of, rows: kind, layer, head } = args(state);
-  return { of: "heard", row, second, map: of, rows: kind, ...(of !== ALIGNMENT && { layer, head }) };
-}
-
-function shown(state: AudioState): Shown {
-  const [chosen, pointed] = [pinned(state), wordOf(state, "hover")];
-  return {
-    stretch: state.stretch,
-    words: words(state),
-    map: state.map,
-    values: state.values,
-    range: range(state),
-    rows: rows(state, chosen),
-    over: pointed >= 0 && pointed !== chosen ? rows(state, pointed) : null,
-    marked: marked(state),
-    word: chosen,
-    hovered: pointed,
-  };
-}
-
-/** From zero, or for signed values symmetric around it. */
-function range(state: AudioState): [number, number] {
-  const { values } = state;
-  const low = values.reduce((least, value) => Math.min(least, value), 0);
-  const high = values.reduce((most, value) => Math.max(most, value), 0);
-  return low < 0 && state.name !== ALIGNMENT ? [Math.min(low, -high), Math.max(-low, high)] : [0, high || 1];
 }
 
 function offer(state: AudioState): void {
@@ -556,37 +411,6 @@ function mark(state: AudioState): void {
   assign(stage.element, { ariaLabel: `Sound of ${seconds(whole(state))} s. ${words}`.trim() });
 }
 
-function sentence(state: AudioState, { word, hovered }: Shown): string {
-  const { map, values, span, over } = state;
-  const { window: frames, seconds: heard } = state.spoken as SpokenWords;
-  const padding =
-    frames > heard + 1
-      ? `${seconds(heard)} s of the ${frames.toFixed(0)} s window hold sound; the rest is padding, not drawn`
-      : "";
-  if (over && (over.lane === "map" || over.lane === "wave" || over.lane === "mel")) {
-    const column = map ? Math.floor(over.second / map.step) : -1;
-    const value = over.row >= 0 && map && column < map.columns ? values[over.row * map.columns + column] : undefined;
-    const about =
-      value === undefined ? "" : `“${shortLabel(map?.labels[over.row] ?? "", 24)}”: ${numberText(state, value)} · `;
-    return `${about}${seconds(over.second)} s`;
-  }
-  const spoken = words(state)[hovered >= 0 ? hovered : word];
-  if (!spoken) return [span ? `${seconds(span[0])} – ${seconds(span[1])} s` : "", padding].filter(Boolean).join(" · ");
-  const row = rows(state, hovered >= 0 ? hovered : word)?.[0];
-  const [at, value] = map && row !== undefined ? peakOf(values, row, map.columns) : [0, NaN];
-  const outside = row === undefined ? undefined : map?.outside?.[row];
-  return [
-    `“${shortLabel(spoken.word, 24)}” ${seconds(spoken.start)} – ${seconds(spoken.end)} s`,
-    map && row !== undefined ? `peak ${numberText(state, value)} at ${seconds(at * map.step)} s` : "",
-    spoken.p === null ? "" : `p ${spoken.p.toFixed(2)}`,
-    outside === undefined ? "" : `${(100 * outside).toFixed(0)} % on padding`,
-    hovered >= 0 ? "" : "pinned",
-    padding,
-  ]
-    .filter(Boolean)
-    .join(" · ");
-}
-
 function zoom(state: AudioState, factor: number, second?: number): void {
   const span = marked(state);
   const middle = span ? (span[0] + span[1]) / 2 : (state.stretch.from + state.stretch.to) / 2;
@@ -641,13 +465,6 @@ function take(state: AudioState, from: number, to: number): void {
     first && last ? { start: first.spoken, stop: last.spoken + 1, unit: "word", side: "key" as const } : null;
   state.ctx.selection.set({ pinned: null, span: covered });
   update(state);
-}
-
-function wordAtSpot(state: AudioState, { second, lane, row }: Spot): number {
-  if (lane !== "map") return lane === "axis" ? -1 : wordAt(words(state), second);
-  if (isByWord(state)) return row;
-  const span = row >= 0 ? state.map?.spans[row] : null;
-  return span ? wordAt(words(state), (span[0] + span[1]) / 2) : -1;
 }
 
 function onChange(state: AudioState, changed: ReadonlySet<Change>): void {
