@@ -27,7 +27,7 @@ import type { Shown, Spot, Stage } from "./stage.ts";
 import type { Stretch } from "./stretch.ts";
 import type { Text } from "./text.ts";
 
-export const NONE: readonly SpokenWord[] = [];
+const NONE: readonly SpokenWord[] = [];
 
 /** The elements of the view, and the state that they show. */
 export interface AudioState {
@@ -143,7 +143,7 @@ export function numberText(state: AudioState, value: number): string {
   return `${withinError(value, unit ? 0.005 : 0.0005)}${unit}`;
 }
 
-export function isByWord(state: AudioState): boolean {
+function isByWord(state: AudioState): boolean {
   return state.map?.rows === "words" && state.map.labels.length === words(state).length;
 }
 
