@@ -3,7 +3,7 @@ import type { Backend, Kernels, Memory } from "./kernels.ts";
 import { plainBackend } from "./plain.ts";
 import type { PackedModel } from "./types.ts";
 
-/** js/assembly/kernels.ts, compiled twice. */
+/** js/assembly, compiled twice. */
 export interface Modules {
   fused: Uint8Array<ArrayBuffer>;
   simd: Uint8Array<ArrayBuffer>;
