@@ -59,7 +59,7 @@ interface RemovalState {
   readonly frame: Frame;
   /** The curve; the previous curve until the next arrives. */
   removal: Removal | null;
-  /** Whether the slider has been set to its first step. */
+  /** Whether the slider has been set to its opening step. */
   isOpened: boolean;
   /** px of the chart. */
   size: { width: number; height: number };

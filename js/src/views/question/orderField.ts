@@ -18,7 +18,7 @@ interface OrderState {
   isOpen: boolean;
 }
 
-/** `choices` null: the reader makes the list; `offered` is the current cell of the view, or "". */
+/** `choices` null: the reader makes the list; `offered` is the item that the view would add now, or "". */
 export function createOrder(
   choices: readonly string[] | null,
   signal: AbortSignal,

@@ -13,7 +13,7 @@ export interface StepSlider {
   until(last: number): void;
   go(step: number): void;
   stop(): void;
-  /** The counted elements, their number of all, and both for screen readers. */
+  /** The counted elements, their number out of all, and both for screen readers. */
   name(label: string, count: string, words: string): void;
 }
 
