@@ -64,11 +64,11 @@ const strong = (text: string): HTMLElement => h("b", text);
 
 /** The column with the largest difference; -1: none differs. */
 function largest(difference: Float32Array): number {
-  let largest = -1;
+  let best = -1;
   for (let i = 0; i < difference.length; i += 1) {
-    if (Math.abs(difference[i] ?? 0) > Math.abs(difference[largest] ?? 0)) largest = i;
+    if (Math.abs(difference[i] ?? 0) > Math.abs(difference[best] ?? 0)) best = i;
   }
-  return largest;
+  return best;
 }
 
 const sum = (values: Float32Array): number => values.reduce((total, value) => total + value, 0);
