@@ -41,7 +41,7 @@ function mount(name: string, common: Common): Renderer {
       beforeprint() {
         const wide = root.offsetWidth;
         setStyles(root, { width: `${wide}px`, zoom: `${Math.min(1, PAPER / wide)}` });
-        root.style.zoom = `min(1, 100cqi / ${wide}px)`; // exact, where a browser knows it
+        root.style.zoom = `min(1, 100cqi / ${wide}px)`; // exact, where the browser supports it
         root.dataset.paper = "";
       },
       afterprint() {

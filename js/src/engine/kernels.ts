@@ -115,7 +115,7 @@ export interface Memory {
   reach(bytes: number): void;
 }
 
-/** How kernels know a tensor's packing. float16 is widened when it is loaded. */
+/** The numbers of packings in the kernels. float16 is widened when it is loaded. */
 export const PACKINGS = { f32: 0, f16: 0, q8: 1, q4m: 2 } as const;
 
 export interface Backend {

@@ -1,7 +1,7 @@
 /** The inputs and outputs of an engine. Matrices are row by row, and axes are in brackets, outermost first. */
 import type { PackedTensor } from "./kinds.ts";
 
-/** Activations by the number that kernels know them by. */
+/** The numbers of activations in the kernels. */
 export const ACTIVATIONS = { relu: 0, tanh: 1, silu: 2, gelu: 3, gelu_new: 4 } as const;
 export type Activation = keyof typeof ACTIVATIONS;
 
@@ -87,7 +87,7 @@ export interface Target {
 /** "gradient" is gradient x input; "lrp" AttnLRP and "cp_lrp" CP-LRP, as in attnwidgets/relevance. */
 export type Rule = "gradient" | "lrp" | "cp_lrp";
 
-/** How much everything speaks for a target, in its unit. */
+/** The evidence of every component for a target, in the unit of the target. */
 export interface Relevance {
   /** The target. */
   value: number;

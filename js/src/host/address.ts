@@ -175,9 +175,9 @@ const MOVED = [
 ];
 
 /**
- * Open the views of a page at its address, now and whenever that changes: by hand, or with Back. A view that an address
- * moved before returns to where the page opened it. Resolves, once the address is followed, to a function that scrolls to
- * the view that it names.
+ * Open the views of a page at its address, now and whenever the address changes: edited by the reader, or with Back. A
+ * view that an address moved before returns to the state in which the page opened it. Resolves, once the views have
+ * opened, to a function that scrolls to the named view.
  */
 export async function followAddress(views: readonly Addressed[], selections: readonly Model[]): Promise<() => void> {
   const opening = new Map(

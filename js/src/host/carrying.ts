@@ -1,6 +1,6 @@
 /**
  * The reader's choices in a text, carried over to another text; the twin of attnwidgets/views/base/texts.py. No choice
- * may come to point at something else.
+ * may point at another element afterwards.
  */
 import type { Cell, Header, SelectionState, Source } from "../wire/wire.ts";
 

@@ -51,7 +51,7 @@ function textOf(source: string, key: string, name: string, signal: AbortSignal):
   return new Promise<string>((arrived, fail) => {
     awaited.set(key, arrived);
     const missing = (): void => fail(new Unreadable(`${name} is missing, or cannot be read.`));
-    script.onload = missing; // after the script ran: it handed over something else
+    script.onload = missing; // the script has run, and did not deliver the part
     script.onerror = missing;
     signal.addEventListener("abort", () => fail(signal.reason), { once: true });
     script.src = source;

@@ -22,7 +22,7 @@ export function createLoadingRow(signal: AbortSignal, answers: Answers, changed:
   const stop = h("button.button", { type: "button" }, "Stop");
   const again = h("button.button", { type: "button" }, "Try again");
   const element = h("div.live-row", { hidden: "" });
-  /** Whether the reader wants the model, and wants it from the start of the part that does not arrive. */
+  /** Whether the reader requested the model, and requested it from the start of the part that does not arrive. */
   let [isRequested, isAgain] = [false, false];
   const begin = (): void => {
     answers.retry(TOPIC, true);

@@ -84,7 +84,7 @@ export interface LiveModel {
 
 /** A model, and how it is loaded. */
 export interface Source {
-  /** The model, checked; of a model in the folder, once the reader has had it brought. */
+  /** The checked model; for a model in the folder, once the reader has requested it. */
   ready(): Promise<LiveModel>;
   state(): "offered" | "coming" | "here";
   /** Why it is slow, as a sentence; "" where it is not. */

@@ -145,7 +145,10 @@ function balanced({ value, tokens }: Relevance, rule: Rule): Pick<Source, "accou
 export const summed = (values: Float32Array, { spans }: Axis): Float32Array =>
   spans ? Float32Array.from(spans, (tokens) => tokens.reduce((total, token) => total + values[token]!, 0)) : values;
 
-/** The words that speak most for a target: the twin of `findings_of` in attnwidgets/explanations/results/verbalise.py. */
+/**
+ * The words with the most evidence for a target: the twin of `findings_of` in
+ * attnwidgets/explanations/results/verbalise.py.
+ */
 function finding({ tokens, value }: Relevance, units: readonly Axis[], names: string[], rule: Rule): string {
   const isEnough = ({ special }: Axis): boolean => special.filter((flag) => !flag).length > 1;
   const [whole] = units.filter(({ unit }) => unit === "token");

@@ -25,7 +25,7 @@ import { answerView, isAnswered } from "./viewAnswers.ts";
 
 export type { Host, PackedLive } from "./model.ts";
 
-/** How far an answer is; `total` null: nobody knows how far it has to go. */
+/** The progress of an answer; `total` null: the end is open. */
 export interface News {
   text: string;
   done: number;
@@ -35,7 +35,7 @@ export interface News {
 export type Tell = (news: News) => void;
 
 export interface Session {
-  /** The answer to a store's request; null: no live model knows the store. */
+  /** The answer to a store's request; null: no live model has the store. */
   request(store: string, request: Request, tell: Tell): Promise<Answered<Reply> | null>;
   /** The same for a view. */
   question(view: string, question: Question, tell: Tell): Promise<Answered<QuestionReply> | null>;
@@ -97,7 +97,7 @@ export function createSession(all: readonly PackedLive[], host: Host): Session {
     const stopped = new Promise<Answered<Ended>>((done) => signal.addEventListener("abort", () => done(cancelled)));
     const hasStop = STOPS.includes(topic);
     let last: News | null = null;
-    // Reported repeatedly: a view that hears nothing for a while takes the request for lost.
+    // Reported repeatedly: a view that receives no message for a while gives its request up.
     let timer = setTimeout(function say() {
       if (last || !hasStop) tell(last ?? { text: WAITS[source.state()], done: 0, total: null });
       timer = setTimeout(say, AGAIN);

@@ -69,7 +69,7 @@ async function changed({ live, text, args }: ViewRequest): Promise<Answer> {
   return [{ kind, title: was.title, count: p.length, distance, likeness: null, rows }, []];
 }
 
-/** How far the last states moved, of a model that predicts nothing. */
+/** The change of the last states, for a model without predictions. */
 function moved(before: Float32Array, after: Float32Array): { kind: "states"; distance: number } {
   const size = (values: Float32Array): number => Math.hypot(...values);
   return {

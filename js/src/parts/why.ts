@@ -1,7 +1,4 @@
-/**
- * Why a head reads a token: a score of attention, split into the parts that the query asks for and the parts that the
- * key offers.
- */
+/** Why a head reads a token: a score of attention, split into parts of the query and parts of the key. */
 import { renderWhyView } from "../views/circuits/WhyView.ts";
 import CSS from "./why.css";
 

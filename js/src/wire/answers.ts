@@ -59,7 +59,7 @@ export function createAnswers(ctx: ViewContext, signal: AbortSignal, changed: ()
     // A running model reports its progress meanwhile.
     flight.timer = setTimeout(() => lose(flight), ctx.tiles.patience());
   };
-  /** Nobody answers. A busy kernel may still do so later. */
+  /** No answer arrived. A busy kernel may still answer later. */
   const lose = (flight: Flight): void => {
     lost.set(flight.id, flight);
     finish(flight, GONE);

@@ -23,7 +23,7 @@ export function viewOf(bytes: unknown): DataView | undefined {
 const NULLABLE = { axes: ["spans", "boundary", "grid", "cells", "times"], sources: ["heads", "computed"] } as const;
 type Parts = Record<string, object> | object[];
 
-// By header as it came, so that the same header stays the same object.
+// By the received header, so that the same header stays the same object.
 const whole = new WeakMap<object, unknown>();
 
 /** A value of the state with null for every None: kernels in the browser leave None out, at any depth. */

@@ -23,9 +23,9 @@ export interface Relieved {
 
 /** Answers in place of the kernel, for all views of a page. */
 export interface StandIn {
-  /** Whether the kernel is gone, or a view shows a text of which it does not know. */
+  /** Whether the kernel is gone, or a view shows a text that the kernel does not have. */
   isNeeded(view: Relieved): boolean;
-  /** Answer for a view from now on, until the kernel is heard again. */
+  /** Answer for a view from now on, until the kernel answers again. */
   relieve(view: Relieved): Promise<void>;
   /** A model that was created in the page, by its reference. */
   modelOf(ref: string, signal: AbortSignal): AnyModel<never> | undefined;
@@ -65,7 +65,7 @@ export async function joinStandIn(view: Relieved, holder: StandInHolder, lent: r
     try {
       model.send({ kind: "ask", id: 0, topic: "stand_in", args: {} });
     } catch {
-      // The comm is closed: there is nobody to ask.
+      // The comm is closed: no kernel can receive the request.
     }
   }, SOON);
   atEnd(props.signal, () => clearTimeout(timer));

@@ -1,5 +1,5 @@
 /**
- * Tiles in the browser: sent with the view or requested later, and the fallback when nobody answers.
+ * Tiles in the browser: sent with the view or requested later, and the fallback without a kernel.
  *
  * A single request is in flight at a time and the latest wins, so holding an arrow key down never builds a queue in the
  * kernel. Late, duplicate and missing replies do no harm: every tile names its address.
@@ -125,7 +125,7 @@ export function createTiles(): TileStore {
   const quietRows = new Set<string>();
   const listeners = new Set<() => void>();
   const cache = createCache();
-  /** Why something was refused. Refusals are announced, and views then ask again: this ends the loop. */
+  /** Why a request was refused. Refusals are announced, and views then request again: this ends the loop. */
   const failures = new Map<string, string>();
   /** Unsent requests by slot, in order. */
   const unsent = new Map<string, DataRequest>();

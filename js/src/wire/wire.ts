@@ -81,7 +81,7 @@ export interface Source {
    * nothing.
    */
   balance: [number, number][];
-  /** The word that speaks most for every target, in words; empty for maps. */
+  /** The word with the most evidence for every target, in words; empty for maps. */
   findings: string[];
   /** A note on conservation in this architecture. */
   verdict: string;
@@ -400,7 +400,9 @@ export interface RuntimeState {
   parts: Record<string, string>;
 }
 
-/** Where a view opens, if nobody chose anything; the twin of `Opening` of attnwidgets/views/base/opening.py. */
+/**
+ * The cell at which a view opens before the reader chooses; the twin of `Opening` of attnwidgets/views/base/opening.py.
+ */
 export interface Opens {
   layer: number;
   head: number | null;

@@ -134,7 +134,7 @@ export function pinnedCell(ctx: ViewContext): NumberAddress | null {
   return { of: "cell", source: source.id, layer, head, query, key: cell.key };
 }
 
-/** The expression of a cell where nobody knows the reader's names; "" for another kind of number. */
+/** The expression of a cell without the kernel, which has the reader's names; "" for another kind of number. */
 function general(ctx: ViewContext, { of, source: id, layer, head, query, key }: NumberAddress): string {
   const source = ctx.header().sources.find((source) => source.id === id);
   if (of !== "cell" || !source) return "";

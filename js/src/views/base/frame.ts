@@ -84,7 +84,7 @@ export function createFrame(ctx: ViewContext, root: HTMLElement, parts: FramePar
         h("span.end", ...(parts.actions ?? [])),
       ),
     );
-    // The kernel may be lost, and a job go on, without a change of anything that the view draws.
+    // The kernel may be lost, and a job may advance, without a change of anything that the view draws.
     ctx.onChange(ctx.signal, (changed) => {
       if (only(changed, "hover", "pinned")) return;
       kernel.show();

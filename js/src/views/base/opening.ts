@@ -1,4 +1,7 @@
-/** Where a view looks while nothing is pinned, so that its first picture shows something: the twin is opening.py. */
+/**
+ * The query or key that a view previews while nothing is pinned, so that its first picture is not empty: the twin is
+ * opening.py.
+ */
 import type { ViewContext } from "../../context.ts";
 import type { Axis, Source } from "../../wire/wire.ts";
 

@@ -37,7 +37,7 @@ const LONGEST = 400;
 /** Smallest width in px with the lists next to the text, and the widths of the arcs. */
 const WIDE = 700;
 const [ROOM, NARROW] = [116, 64];
-/** Where the weakest arcs begin on the ramp, so that they are seen on the page. */
+/** The position of the weakest arcs on the ramp, so that they are visible on the page. */
 const PALEST = 0.3;
 const DISTANCES = [1, 2, 4];
 

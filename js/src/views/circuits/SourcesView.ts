@@ -147,7 +147,7 @@ function save(ctx: ViewContext, values: Partial<SourcesOptions>): void {
   ctx.model.save_changes();
 }
 
-/** Go to another sentence or word of the answer. */
+/** Move to another sentence or word of the answer. */
 function step({ ctx, picture }: SourcesState, by: number): void {
   if (!picture) return;
   const { shown, sentence, word } = picture;

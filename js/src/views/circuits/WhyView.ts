@@ -235,7 +235,7 @@ export const renderWhyView = view((ctx, root, signal) => {
       h("span", `${others} at random ${decimal(random, digits)}`),
     );
   };
-  /** Where shares, which hold norms fixed, predict something else than a removal does. */
+  /** Notes on removals whose measured change differs from the shares, which hold norms fixed. */
   const mispredicted = (all: readonly WhyRemoval[]): HTMLElement[] =>
     all
       .filter(({ predicted }) => predicted !== null)

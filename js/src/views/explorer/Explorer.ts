@@ -218,7 +218,7 @@ function sentenceOf(ctx: ViewContext): string {
   return `what ${query} ${source.words[2]} in ${addressWords(ctx, layer, head)}`;
 }
 
-/** A button that fills the window with the view, and takes it back; Escape as well. */
+/** A button that expands the view to the window, and back; Escape collapses it as well. */
 function createExpand(root: HTMLElement, signal: AbortSignal): HTMLElement {
   const isLarge = (): boolean => root.matches(":popover-open");
   const button = iconButton(signal, "", "fill the window", () => set(!isLarge()));

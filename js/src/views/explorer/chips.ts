@@ -55,7 +55,7 @@ export function createChips(ctx: ViewContext, signal: AbortSignal, answers: Answ
   const element = h("div.chips.inline", label, row, hint);
   let drawnKey = "";
   let shown: Shown[] = [];
-  /** The method to go back to when no prediction is explained any more. */
+  /** The method to return to when no prediction is explained any more. */
   let before = "";
 
   const read = (): [Shown[], string] => {

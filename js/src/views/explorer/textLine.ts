@@ -69,7 +69,7 @@ export function createTextLine(
   const [doing, bar, steps] = [h("span"), h("progress"), h("span", { "aria-hidden": "true" })];
   const stop = h("button.button", { type: "button" }, "Cancel");
   const state = h("div.row.text-state", { role: "status", hidden: "" }, doing, bar, steps, stop);
-  /** Why nothing can be typed, once somebody wants to. */
+  /** Why texts cannot be typed, once the reader tries to. */
   let note = "";
   let requested: TextRequest | null = null;
 

@@ -199,7 +199,7 @@ function refresh(state: HeadGridState): void {
   draw(state);
 }
 
-/** Atlas and labels; only when something they depend on changed. */
+/** Atlas and labels; only after a change of their input. */
 function draw(state: HeadGridState): void {
   const { ctx, canvas, plot, answers, controls, patterns, width } = state;
   if (width <= 0) return;

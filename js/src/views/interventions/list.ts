@@ -53,7 +53,7 @@ export function shownHeadOf(ctx: ViewContext): { source: Source; layer: number; 
     : null;
 }
 
-/** A token of a stack by its label if the view knows it, otherwise by its number. */
+/** A token of a stack by its label if the view has it, otherwise by its number. */
 function tokenWords(ctx: ViewContext, stack: string, side: "query" | "key", at: number): string {
   const { sources, axes } = ctx.header();
   const maps = sources.filter((source) => source.stack === stack && source.kind === "map");

@@ -51,7 +51,7 @@ export function maxPool(matrix: Matrix, factor: number): Matrix {
   const outRows = Math.ceil(rows / factor);
   const outCols = Math.ceil(cols / factor);
   const out = new (codes.constructor as Int16ArrayConstructor)(outRows * outCols);
-  // Hidden cells count only if there is nothing else.
+  // Hidden cells count only if all are hidden.
   if (codes instanceof Int16Array) out.fill(HIDDEN);
   for (let r = 0; r < rows; r += 1) {
     const first = start + r * cols;

@@ -183,7 +183,7 @@ function listen(state: AudioState, pane: HTMLDivElement): void {
   stage.element.addEventListener(
     "wheel",
     (event) => {
-      // A page scrolls as ever: only a pinch, and a movement sideways, are for the sound.
+      // The wheel scrolls the page as usual: only a pinch, and a sideways movement, are for the sound.
       const isZoom = event.ctrlKey || event.metaKey;
       if (!isZoom && Math.abs(event.deltaX) <= Math.abs(event.deltaY)) return;
       event.preventDefault();

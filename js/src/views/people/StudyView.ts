@@ -219,7 +219,7 @@ function drawStep(state: StudyState, now: Run, isFocused: boolean): void {
     parts.push(state.chooser.element, ...(item ? marksLegend(item, shown) : []));
     if (item?.prediction[0])
       parts.push(h("p.study-said.fine", "The model answers ", h("b", { dir: "auto" }, safeText(item.prediction[0]))));
-    // Nothing to mark is an answer, too.
+    // Marking no word is an answer, too.
     state.draft = [];
     assign(state.next, { disabled: false });
   } else {

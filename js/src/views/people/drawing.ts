@@ -3,7 +3,7 @@ import { h, on, safeText, setFlag } from "../../dom.ts";
 import type { AskedItem, AskedStudy, ShownExplanation } from "../../wire/studies.ts";
 import { type Choice, itemOf, type Step } from "./steps.ts";
 
-/** Words that a screen reader hears of an explanation. */
+/** Number of words of an explanation in its description for screen readers. */
 const HEARD = 5;
 const KEYS = 9;
 

@@ -14,7 +14,7 @@ function plain(value: unknown): unknown {
   return Object.fromEntries(entries.map(([name, item]) => [name, plain(item)]));
 }
 
-/** JSON that is the same bytes wherever it is written. */
+/** JSON with the same bytes on every platform. */
 export const canonical = (value: unknown): string => JSON.stringify(plain(value));
 
 /** The last 24 bits of a text's CRC-32. */

@@ -15,7 +15,7 @@ export interface CardActions {
   choose(part: number | null): void;
   /** Where copies of a picture are shown, a part is of a word. */
   hover(part: number | null, word?: number | null): void;
-  /** Go to another sentence or word of the answer. */
+  /** Move to another sentence or word of the answer. */
   step(by: number): void;
   /** Write the answer without the chosen part. */
   write(): void;

@@ -84,7 +84,7 @@ export function createLines(ctx: ViewContext): Lines {
       if (hovered >= 0 && hovered !== now) shown.push(drawUpright(chart, hovered, "aw-layer-over"));
       marks.replaceChildren(...shown);
       const at = hovered >= 0 ? hovered : now;
-      // Nothing but the last value belongs to the end of a line.
+      // Only the last value is labelled at the end of a line.
       const where = names[at] && at < count - 1 ? ` in layer ${names[at]}` : "";
       for (const [i, line] of lines.entries()) {
         const number = legend.children[i]?.querySelector("b");

@@ -9,7 +9,7 @@ import { amountText } from "../../base/meters.ts";
 import { peak } from "../../text/rowValues.ts";
 import { type Mode, type Removal, valueWords } from "./steps.ts";
 
-/** Rows that are drawn; more would be read by nobody. */
+/** Largest number of drawn rows. */
 const MOST = 500;
 
 export interface Order {

@@ -9,7 +9,7 @@ const SAME = 1e-5;
 
 export interface PredictionChange {
   element: HTMLElement;
-  /** `first` is the name of the first token to go. */
+  /** `first` is the name of the first removed token. */
   show(removal: Removal, mode: Mode, step: number, unit: string, first: string): void;
 }
 

@@ -40,7 +40,7 @@ export interface Shown {
   hovered: number;
 }
 
-/** Where something is: a second, in a lane, and in the map in a row. */
+/** A position in the picture: a second, in a lane, and in the map in a row. */
 export interface Spot {
   second: number;
   lane: "wave" | "mel" | "words" | "map" | "axis";
