@@ -363,7 +363,7 @@ export interface SelectionState {
   feature: number | null;
   /** The active interventions, in the order in which they apply. */
   interventions: readonly Spec[];
-  /** The cell with which the first view opened; null if its map has no main weight. */
+  /** The cell with which the first view opened; null without a main weight of its map. */
   opening: Opens | null;
   hover: Preview | null;
   /** Set in the browser with every save; null in Python. */

@@ -1,4 +1,4 @@
-/** A row of buttons that shows as many as fit: a button at its end unfolds the others below. */
+/** A row of buttons that shows those that fit: a button at its end unfolds the others below. */
 
 import { assign, h, on, onResize, setFlag, setText } from "../../dom.ts";
 

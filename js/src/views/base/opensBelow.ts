@@ -25,7 +25,7 @@ interface Below extends Inside {
 
 export interface BelowButton {
   element: HTMLElement;
-  /** The description of the key, for the list of keys; "" while it has no effect. */
+  /** The description of the key, for the list of keys; "" while it is without effect. */
   words(): string;
   show(): void;
 }

@@ -278,7 +278,7 @@ function write(state: SentenceState): void {
   setChildren(state.list, ...state.rows);
 }
 
-/** The initial sentence: the last, or if it has no arc, the sentence with the strongest. */
+/** The initial sentence: the last, or if it is without an arc, the sentence with the strongest. */
 function opening(state: SentenceState): number {
   const last = lastContent(axis(state.ctx));
   const drawn = strongest(state.links, options(state.ctx).least);

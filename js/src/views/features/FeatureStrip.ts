@@ -195,7 +195,7 @@ export const renderFeatureStrip = view((ctx, root, signal) => {
     if (data && start !== startedFor) {
       const most = [...data.largest].sort((a, b) => b[1] - a[1]).map(([feature]) => feature);
       tabs = first.length && shownSae(ctx) === 0 ? [...first] : most.slice(0, TABS);
-      // Features of another SAE are unrelated: the selected number has no meaning for it.
+      // Features of another SAE are unrelated: the selected number would be meaningless.
       if (startedFor && tabs[0] !== undefined) ctx.selection.set({ feature: tabs[0] });
       startedFor = start;
     }

@@ -66,7 +66,7 @@ export function codeOf(kind: string, value: unknown): string {
   return isPair ? `(${value.join(", ")})` : inside(value);
 }
 
-/** The answer in a typed line; a string describes an error, null: there is no answer yet. */
+/** The answer in a typed line; a string describes an error, null: not answered yet. */
 export function typed(question: AskedQuestion, line: string, choices: Choices): { value: unknown } | string | null {
   const { kind, unit } = question.record;
   const text = line.trim();

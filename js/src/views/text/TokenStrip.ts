@@ -347,7 +347,7 @@ function update(state: TokenStripState, changed: ReadonlySet<Change> = new Set()
   const { source, layer, head } = ctx.resolved();
   if (!only(changed, "hover")) {
     build(state, source);
-    // In a nested view the text has no frame.
+    // A nested view shows the text without a frame.
     const title = isInside ? source.title : frame.show((shown) => whereWords(ctx, shown));
     if (!isInside) state.units.show();
     state.copy?.show();

@@ -86,7 +86,7 @@ export function causeOf(run: Run, layer: number, head: number): number[] {
   return run.steps.map((_, step) => run.cause[indexOfHead(run, step, layer, head)] ?? Number.NaN);
 }
 
-/** Number of steps below which a curve has no step of appearance. */
+/** Fewest steps at which a curve is searched for a step of appearance. */
 const FEWEST = 5;
 
 /** The share of its range by which a curve must end away from where it began, to be half way anywhere. */
