@@ -1,18 +1,19 @@
-/** Compile js/assembly/kernels.ts to WebAssembly for `import code from "assembly:simd"` or "assembly:fused". */
+/** Compile js/assembly to WebAssembly for `import code from "assembly:simd"` or "assembly:fused". */
 import { createHash } from "node:crypto";
-import { mkdir, readFile, rename, writeFile } from "node:fs/promises";
+import { mkdir, readdir, readFile, rename, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 
 const FEATURES = { simd: ["simd"], fused: ["simd", "relaxed-simd"] };
 const SOURCE = "kernels.ts";
 
-async function compiled(name, source) {
+/** `sources` are the texts of js/assembly by file name. */
+async function compiled(name, sources) {
   const { default: asc } = await import("assemblyscript/asc");
   let code;
   const features = FEATURES[name].flatMap((feature) => ["--enable", feature]);
   const flags = ["-O3", "--converge", "--noAssert", "--runtime", "stub", "--importMemory", "--outFile", "out.wasm"];
   const { error, stderr } = await asc.main([SOURCE, ...features, ...flags], {
-    readFile: (file) => (file === SOURCE ? source : null),
+    readFile: (file) => sources[file] ?? null,
     writeFile: (_, contents) => {
       code = contents;
     },
@@ -22,24 +23,31 @@ async function compiled(name, source) {
   return code;
 }
 
-/** The module of a name, from an earlier build if source, compiler and this script were the same then. */
+/** The module of a name, from an earlier build if sources, compiler and this script were the same then. */
 async function compiledOnce(root, name) {
-  const file = join(root, "assembly", SOURCE);
-  const [source, script, { version }] = await Promise.all([
-    readFile(file, "utf8"),
+  const names = (await readdir(join(root, "assembly"))).filter((file) => file.endsWith(".ts")).sort();
+  const files = names.map((file) => join(root, "assembly", file));
+  const [texts, script, { version }] = await Promise.all([
+    Promise.all(files.map((file) => readFile(file, "utf8"))),
     readFile(new URL(import.meta.url)),
     readFile(join(root, "node_modules/assemblyscript/package.json"), "utf8").then(JSON.parse),
   ]);
-  const hash = createHash("sha256").update(source).update(script).update(version).update(name).digest("hex");
+  const sources = Object.fromEntries(names.map((file, i) => [file, texts[i]]));
+  const hash = createHash("sha256")
+    .update(JSON.stringify(sources))
+    .update(script)
+    .update(version)
+    .update(name)
+    .digest("hex");
   const folder = join(root, "node_modules/.cache/attnwidgets");
   const cache = join(folder, `${hash}.wasm`);
   const earlier = await readFile(cache).catch(() => null);
-  if (earlier) return { code: earlier, file };
-  const code = await compiled(name, source);
+  if (earlier) return { code: earlier, files };
+  const code = await compiled(name, sources);
   await mkdir(folder, { recursive: true });
   await writeFile(`${cache}.${process.pid}`, code);
   await rename(`${cache}.${process.pid}`, cache);
-  return { code, file };
+  return { code, files };
 }
 
 export function assembly(root) {
@@ -48,8 +56,8 @@ export function assembly(root) {
     setup(plugin) {
       plugin.onResolve({ filter: /^assembly:/ }, ({ path }) => ({ path: path.slice(9), namespace: "assembly" }));
       plugin.onLoad({ filter: /^(simd|fused)$/, namespace: "assembly" }, async ({ path }) => {
-        const { code, file } = await compiledOnce(root, path);
-        return { contents: code, loader: "binary", watchFiles: [file] };
+        const { code, files } = await compiledOnce(root, path);
+        return { contents: code, loader: "binary", watchFiles: files };
       });
     },
   };

@@ -33,7 +33,7 @@ const shared = {
   write: false,
 };
 
-/** A promise of a JavaScript expression for each style sheet: packing is slow, and several builds need the same one. */
+/** A promise of a JavaScript expression for each style sheet: packing is slow, and several builds share a sheet. */
 const expressions = new Map();
 const packer = await readFile(new URL("pack.mjs", import.meta.url));
 
@@ -42,8 +42,8 @@ async function packedOnce(text) {
   const name = createHash("sha256").update(packer).update(text).digest("hex");
   const folder = join(root, "node_modules/.cache/attnwidgets");
   const file = join(folder, name);
-  const known = await readFile(file, "utf8").catch(() => null);
-  if (known !== null) return known;
+  const cached = await readFile(file, "utf8").catch(() => null);
+  if (cached !== null) return cached;
   const expression = packed(text);
   await mkdir(folder, { recursive: true });
   await writeFile(`${file}.${process.pid}`, expression);
@@ -51,7 +51,7 @@ async function packedOnce(text) {
   return expression;
 }
 
-/** Style sheets travel as one minified string that refers back to its own repetitions. */
+/** Style sheets travel as a minified string that refers back to its own repetitions. */
 function minifiedCss() {
   return {
     name: "minified-css",
@@ -87,8 +87,8 @@ async function bundles() {
 }
 
 /** Print a size beside its limit; returns whether it is within the limit. */
-function fits(what, size, limit) {
-  const line = `${what}: ${size} of ${limit} bytes`;
+function fits(name, size, limit) {
+  const line = `${name}: ${size} of ${limit} bytes`;
   if (size <= limit) console.log(line);
   else console.error(`${line}: too large`);
   return size <= limit;

@@ -1,14 +1,14 @@
-/** Text that repeats itself, written shorter: each piece that comes again and again gets a letter of its own. */
+/** Text that repeats itself, written shorter: each repeated piece is replaced by a letter. */
 const SIGNS = [
   ..."ABCDEFGHIJKLMNOPQRSTUVWXYZ~^|?&<>_@'[]=¡¢£¤¥¦§¨©ª«¬®¯°±²³´µ¶¸¹º»¼½¾¿ÀÁÂÃÄÅÆÇÈÉÊËÌÍÎÏÐÑÒÓÔÕÖØÙÚÛÜÝÞß",
 ];
 const LONGEST = 40;
 
-/** How many bytes a letter of `size` saves for a `piece` that stands `count` times; it must be spelled out once. */
+/** How many bytes a letter of `size` saves for a `piece` that occurs `count` times; it must be spelled out once. */
 const gain = (piece, count, size) => count * (piece.length - size) - piece.length - size - 1;
 
 function best(text, size) {
-  let [found, most] = ["", 0];
+  let [best, most] = ["", 0];
   // A piece repeats only where the shorter piece that it begins with does: the places left get few at once.
   let places = Array.from({ length: text.length }, (_, i) => i);
   for (let length = 3; length <= LONGEST && places.length > 0; length += 1) {
@@ -21,11 +21,11 @@ function best(text, size) {
     for (const [piece, count] of counts) {
       if (gain(piece, count, size) <= most) continue;
       const saved = gain(piece, text.split(piece).length - 1, size); // those that overlap do not count
-      if (saved > most) [found, most] = [piece, saved];
+      if (saved > most) [best, most] = [piece, saved];
     }
     places = places.filter((i) => counts.get(text.slice(i, i + length)) > 1);
   }
-  return found;
+  return best;
 }
 
 /** A JavaScript expression, as short as it gets, whose value is `text`. */

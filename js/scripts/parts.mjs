@@ -1,6 +1,6 @@
 /**
- * Parts: views that a notebook carries only when it shows them. A part is built apart from the core, without what the
- * core holds already: `shared` hands that over by number, so that both keep their short names.
+ * Parts: views that a notebook carries only when it shows them. A part is built without the
+ * modules of the core: `shared` passes their exports by number, so that both keep their short names.
  */
 import { readdir } from "node:fs/promises";
 import { join, relative } from "node:path";
@@ -19,7 +19,7 @@ export async function partNames(root) {
 
 const entry = (root, name) => join(root, "src", "parts", `${name}.ts`);
 
-/** Absolute paths of the modules that the core is made of. */
+/** Absolute paths of the modules of the core. */
 async function coreModules(root, options) {
   const { metafile } = await build({ ...options, entryPoints: ["src/runtime.ts"], metafile: true, write: false });
   return new Set(
@@ -29,7 +29,7 @@ async function coreModules(root, options) {
   );
 }
 
-/** Resolve what the core holds as `kind`; `file` is its absolute path. */
+/** Resolve modules of the core by `resolved`, given their absolute paths. */
 function fromCore(core, resolved) {
   return {
     name: "from-core",
@@ -42,12 +42,12 @@ function fromCore(core, resolved) {
   };
 }
 
-/** What each part imports from the core, as "file name". */
+/** The imports of each part from the core, as "file name". */
 async function lent(root, core, names, options) {
   const lists = new Map();
   for (const name of names) {
-    const found = new Set();
-    lists.set(name, found);
+    const borrowed = new Set();
+    lists.set(name, borrowed);
     const { outputFiles } = await build({
       ...options,
       entryPoints: [entry(root, name)],
@@ -59,7 +59,7 @@ async function lent(root, core, names, options) {
     for (const [, list, file] of outputFiles[0].text.matchAll(/^import \{([^}]*)\} from "([^"]+)";$/gm)) {
       for (const item of list.split(",")) {
         const imported = item.trim().split(" as ")[0];
-        if (imported) found.add(`${relative(root, file)} ${imported}`);
+        if (imported) borrowed.add(`${relative(root, file)} ${imported}`);
       }
     }
   }
@@ -68,7 +68,7 @@ async function lent(root, core, names, options) {
 
 /** Fill `src/shared.ts`. */
 function lending(root, list) {
-  const pairs = list.map((one) => one.split(" "));
+  const pairs = list.map((item) => item.split(" "));
   const imports = pairs.map(([file, name], i) => `import {${name} as s${i}} from ${JSON.stringify(join(root, file))};`);
   const contents = `${imports.join("")}export const shared=[${list.map((_, i) => `s${i}`).join(",")}];`;
   return {
@@ -79,8 +79,8 @@ function lending(root, list) {
   };
 }
 
-/** Take what is lent to a part by its number in the list of all. */
-function borrowing(root, core, list, own) {
+/** Replace the imports of a part from the core by their numbers in the list of all. */
+function borrowing(root, core, list, borrowed) {
   return [
     fromCore(core, (path) => ({ path, namespace: "core", sideEffects: false })),
     {
@@ -88,9 +88,9 @@ function borrowing(root, core, list, own) {
       setup(plugin) {
         plugin.onLoad({ filter: /.*/, namespace: "core" }, ({ path }) => {
           const file = relative(root, path);
-          const constants = list.flatMap((one, i) => {
-            const [from, name] = one.split(" ");
-            return from === file && own.has(one) ? [`export const ${name}=${FREE}[${i}];`] : [];
+          const constants = list.flatMap((item, i) => {
+            const [from, name] = item.split(" ");
+            return from === file && borrowed.has(item) ? [`export const ${name}=${FREE}[${i}];`] : [];
           });
           return { contents: constants.join(""), loader: "js" };
         });
@@ -124,12 +124,12 @@ export async function planned(root, options) {
       });
       const text = outputFiles[0].text.trim();
       const returned = /export\{([^{}]*)\};$/;
-      const exported = (text.match(returned)?.[1] ?? "").split(",").map((one) => one.split(" as ").reverse());
-      const found = { style: '""', ...Object.fromEntries(exported) };
-      if (!found.views || Object.keys(found).some((one) => !EXPORTS.has(one)))
+      const exported = (text.match(returned)?.[1] ?? "").split(",").map((item) => item.split(" as ").reverse());
+      const fields = { style: '""', ...Object.fromEntries(exported) };
+      if (!fields.views || Object.keys(fields).some((field) => !EXPORTS.has(field)))
         throw new Error(`src/parts/${name}.ts may export ${[...EXPORTS].join(", ")}, and must export views`);
-      const fields = Object.entries(found).map(([key, value]) => `${key}:${value}`);
-      return `${FREE}=>{${text.replace(returned, `return{${fields}}`)}}\n`;
+      const properties = Object.entries(fields).map(([key, value]) => `${key}:${value}`);
+      return `${FREE}=>{${text.replace(returned, `return{${properties}}`)}}\n`;
     },
   };
 }

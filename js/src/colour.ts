@@ -8,7 +8,7 @@ export type MapName = keyof typeof COLORMAPS;
 export type Mode = "linear" | "sqrt" | "log";
 export type Rgb = readonly [number, number, number];
 
-/** The scale of every view where none was chosen: linked views give a value one colour. */
+/** The default scale of every view, so that a value has the same colour in linked views. */
 export const SCALE: Mode = "linear";
 
 /** Log scales show this many decades below the top of the range. */
@@ -36,7 +36,7 @@ export function mapTable(name: MapName): Uint8Array {
   return table;
 }
 
-/** The colour at a place, 0 to 1, of a map. */
+/** The colour at a position, 0 to 1, of a map. */
 export function colourAt(name: MapName, at: number): Rgb {
   const i = 3 * Math.round(LAST_COLOUR * at);
   const [r = 0, g = 0, b = 0] = mapTable(name).subarray(i, i + 3);
@@ -44,7 +44,7 @@ export function colourAt(name: MapName, at: number): Rgb {
 }
 
 /**
- * Palettes by name, all safe for colour-blind readers, each with a map for light pages and one for dark pages. The
+ * Palettes by name, all safe for colour-blind readers, each with a map for light pages and another for dark pages. The
  * first is the default: zero is the page, from which amounts grow to ink, or orange (for) and violet (against).
  */
 export const PALETTES: readonly [Palettes, Palettes] = [
@@ -59,7 +59,9 @@ export const PALETTES: readonly [Palettes, Palettes] = [
 
 type Palettes = Record<string, readonly [light: MapName, dark: MapName]>;
 
-/** The map of a palette, for all that draws values: signed ones diverge from a middle that looks like the page. */
+/**
+ * The map of a palette, for everything that draws values: signed maps diverge from a middle that looks like the page.
+ */
 export function heatMap(isSigned: boolean, theme: Theme, palette = ""): MapName {
   const palettes = PALETTES[isSigned ? 1 : 0];
   const [light, dark] = (palettes[palette] ?? Object.values(palettes)[0]) as Palettes[string];
@@ -67,11 +69,11 @@ export function heatMap(isSigned: boolean, theme: Theme, palette = ""): MapName 
 }
 
 /** Position of a value in a range, 0 to 1 (in a signed range 0.5 is zero). */
-export function place(value: number, range: readonly [number, number], mode: Mode): number {
+export function scalePosition(value: number, range: readonly [number, number], mode: Mode): number {
   const [low, high] = range;
   if (low < 0) {
     const top = Math.max(-low, high);
-    return 0.5 + (Math.sign(value) * place(Math.abs(value), [0, top], mode)) / 2;
+    return 0.5 + (Math.sign(value) * scalePosition(Math.abs(value), [0, top], mode)) / 2;
   }
   if (high <= low) return 0;
   const t = Math.max(0, Math.min(1, (value - low) / (high - low)));
@@ -80,7 +82,7 @@ export function place(value: number, range: readonly [number, number], mode: Mod
   return t;
 }
 
-/** The value at a position in a range: the inverse of `place`. */
+/** The value at a position in a range: the inverse of `scalePosition`. */
 export function valueAt(t: number, range: readonly [number, number], mode: Mode): number {
   const [low, high] = range;
   if (low < 0) {
@@ -107,7 +109,7 @@ export function lut(name: MapName, options: LutOptions): Uint32Array {
   const rgb = mapTable(name);
   const out = new Uint32Array(HIDDEN + 1); // hidden cells have no colour
   for (let byte = 0; byte < 256; byte += 1) {
-    const at = 3 * Math.round(LAST_COLOUR * place(values[byte] ?? 0, range, mode));
+    const at = 3 * Math.round(LAST_COLOUR * scalePosition(values[byte] ?? 0, range, mode));
     out[byte] = (0xff000000 | ((rgb[at + 2] ?? 0) << 16) | ((rgb[at + 1] ?? 0) << 8) | (rgb[at] ?? 0)) >>> 0;
   }
   return out;

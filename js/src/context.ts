@@ -1,8 +1,8 @@
 /**
- * What every view is given: the resolved state of its store and selection, and one stream of changes.
+ * The context of a view: the resolved state of its store and selection, and a single stream of changes.
  *
- * A view is a function `renderX(ctx, root) => cleanup`. It reads `ctx`, draws, and draws again when
- * `ctx.onChange` names something it depends on. It never talks to a model itself.
+ * A view is a function `renderX(ctx, root) => cleanup`. It reads `ctx`, draws, and draws again when `ctx.onChange`
+ * names something it depends on. It never talks to a model itself.
  */
 import type { AnyModel, Host } from "@anywidget/types";
 import type { Theme } from "./colour.ts";
@@ -10,8 +10,9 @@ import { atEnd, themeOf, watchTheme } from "./dom.ts";
 import { counterpart, createSelection, layered, type Resolved, resolve, type SelectionStore } from "./selection.ts";
 import type { Sheet } from "./sheet.ts";
 import { asDeclared } from "./wire/binary.ts";
+import { headerOf } from "./wire/eager.ts";
 import { type EmbeddedAnswer, unpackAnswers } from "./wire/embeddedAnswers.ts";
-import { joinStandIn, type Place, type StateOf } from "./wire/standIn.ts";
+import { joinStandIn, type StandInHolder, type StateOf } from "./wire/standIn.ts";
 import type { TilePool } from "./wire/tilePool.ts";
 import type { TileClient } from "./wire/tiles.ts";
 import type { ViewOptions, ViewState } from "./wire/viewState.ts";
@@ -25,24 +26,24 @@ export type Change = Exclude<keyof SelectionState, Sets> | "tiles" | "header" | 
 export interface ViewContext {
   readonly el: HTMLElement;
   readonly signal: AbortSignal;
-  /** Where other models are, for a view that shows another one whole. */
+  /** Resolves other models, for a view that contains whole views. */
   readonly host: Host;
-  /** The view's own model, for requests that only its Python twin can answer (`answers.ts`). */
+  /** The model of this view, for requests that only its Python twin can answer (`answers.ts`). */
   readonly model: AnyModel<ViewState>;
   /** Answers that arrived together with the view. */
   readonly opening: readonly EmbeddedAnswer[];
-  /** All loaded views by name, so that one view can show another that lives in another part. */
+  /** All loaded views by name, so that a view can contain a view of another part. */
   readonly views: Readonly<Record<string, RenderView>>;
   readonly options: ViewOptions;
-  /** What styles the views, for pictures of them. */
+  /** The style sheet of the views, for pictures of them. */
   readonly sheet: Pick<Sheet, "text">;
-  /** Where a view inside another one puts its words; nowhere by default. */
+  /** Where a nested view writes its readout; nowhere by default. */
   readonly readout: Readout;
   readonly selection: SelectionStore;
   readonly tiles: TileClient;
   /** Hints that the reader has followed, in any view of this notebook or page. */
   readonly learned: Set<string>;
-  /** What outlasts a change to another text or selection, when the view is drawn anew. */
+  /** State that survives a change to another text or selection, when the view is redrawn from scratch. */
   readonly lasting: Map<string, unknown>;
   readonly theme: Theme;
   header(): Header;
@@ -58,7 +59,7 @@ export interface ViewContext {
   cell(which: "pinned" | "hover"): Cell | null;
   /** All pinned cells in the indices of the shown source. */
   pins(): Cell[];
-  /** The elements of one side of the shown source that the span covers, as [start, stop), or null. */
+  /** The elements on this side of the shown source that the span covers, as [start, stop), or null. */
   span(side: Span["side"]): [number, number] | null;
   /** Layer or head as shown: counted from `options.indexBase`. */
   layerName(layer: number): string;
@@ -69,26 +70,26 @@ export interface ViewContext {
   child(options: Partial<ViewOptions>, readout?: Readout): ViewContext;
 }
 
-/** What the views of one runtime have in common. */
+/** The objects that all views of a runtime share. */
 export interface Common {
   /** Shares tile clients between the views of one kernel. */
   pool: TilePool;
   /** The views that a view may contain. */
   views: Readonly<Record<string, RenderView>>;
-  /** The hints followed in any of them. */
+  /** The hints followed in any view of the page. */
   learned: Set<string>;
   /** The number of this page among those of the kernel, drawn at random. */
   page: number;
   sheet: Sheet;
-  /** Where what stands in for the kernel is, and what parts borrow from the core. */
-  place: Place;
+  /** The stand-in for the kernel, and the objects that parts borrow from the core. */
+  holder: StandInHolder;
   lent: readonly unknown[];
 }
 
 /** A view inside a root element; returns its cleanup. */
 export type RenderView = (ctx: ViewContext, root: HTMLElement) => () => void;
 
-/** What anywidget or the standalone host passes to a view. */
+/** The properties that anywidget or the standalone host passes to a view. */
 export interface ViewProps {
   model: AnyModel<ViewState>;
   el: HTMLElement;
@@ -100,7 +101,7 @@ export interface ViewProps {
 export interface Readout {
   /** Show a line; `aloud` also announces it to screen readers. */
   show(text: string, aloud: boolean): void;
-  /** Whether nobody reads it: the words need not be found. */
+  /** Whether the readout is hidden: its words need not be computed. */
   isSilent?: boolean;
 }
 
@@ -123,7 +124,7 @@ const DEFAULT_OPTIONS: ViewOptions = {
 
 type OnChange = ViewContext["onChange"];
 
-/** The stream of changes: what changes in one turn of the event loop is passed on at once. */
+/** The stream of changes: all changes in one turn of the event loop are passed on together. */
 function createChanges(signal: AbortSignal) {
   const callbacks = new Set<(changed: ReadonlySet<Change>) => void>();
   let pending: Set<Change> | null = null;
@@ -133,13 +134,13 @@ function createChanges(signal: AbortSignal) {
     callbacks.add(cb);
     atEnd(until, () => callbacks.delete(cb));
   };
-  const notify = (what: Change): void => {
-    if (what !== "hover" && what !== "pinned") version += 1;
+  const notify = (change: Change): void => {
+    if (change !== "hover" && change !== "pinned") version += 1;
     if (pending) {
-      pending.add(what);
+      pending.add(change);
       return;
     }
-    pending = new Set([what]);
+    pending = new Set([change]);
     // One message may change several traits: views draw once, after all of them are set.
     queueMicrotask(() => {
       const changed = pending ?? new Set<Change>();
@@ -151,15 +152,18 @@ function createChanges(signal: AbortSignal) {
   return { notify, subscribe, version: () => version };
 }
 
-/** Connect a view to its store and selection. `lasting` is what it keeps when it is drawn anew. */
+/**
+ * Connect a view to its store and selection. `lasting` is the state that survives when the view is redrawn from
+ * scratch.
+ */
 export async function createContext(
   props: ViewProps,
-  { pool, views, learned, page, sheet, place, lent }: Common,
+  { pool, views, learned, page, sheet, holder, lent }: Common,
   lasting: Map<string, unknown> = new Map(),
 ): Promise<ViewContext> {
   const { el, signal, host } = props;
   const modelOf = async <T>(ref: string): Promise<AnyModel<StateOf<T>>> =>
-    place.standIn?.modelOf(ref, signal) ?? host.getModel<StateOf<T>>(ref);
+    holder.standIn?.modelOf(ref, signal) ?? host.getModel<StateOf<T>>(ref);
   const declared = asDeclared(props.model as unknown as AnyModel<StateOf<ViewState>>);
   const model = declared as unknown as AnyModel<ViewState>;
   const opening = unpackAnswers(model.get("opening"));
@@ -170,7 +174,7 @@ export async function createContext(
   ]);
   const store = asDeclared(given);
   const tiles = pool(storeRef, store, signal);
-  await joinStandIn({ props, model: declared, given, store, selection: selectionModel, tiles }, place, lent);
+  await joinStandIn({ props, model: declared, given, store, selection: selectionModel, tiles }, holder, lent);
   const selection = createSelection(asDeclared(selectionModel), page);
   let theme = themeOf(el);
   const changes = createChanges(signal);
@@ -186,7 +190,7 @@ export async function createContext(
     notify("theme");
   });
 
-  const header = (): Header => store.get("header");
+  const header = (): Header => headerOf(store);
   const make = (overrides: Partial<ViewOptions>, readout: Readout): ViewContext => {
     let [read, options] = [{} as ViewOptions, DEFAULT_OPTIONS];
     let cached: Resolved | null = null;

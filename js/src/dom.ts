@@ -48,13 +48,13 @@ export function atEnd(signal: AbortSignal, cb: () => void): void {
 export function setText(el: Element, text: string): boolean {
   if (el.textContent === text) return false;
   const node = el.firstChild as Text | null;
-  // A text that changes costs less than one that takes another's place.
+  // Changing the data of a text node is cheaper than replacing the node.
   if (text && node?.nodeType === 3 && !node.nextSibling) node.data = text;
   else el.textContent = text;
   return true;
 }
 
-/** Make an element wide enough for each of `texts`, so that nothing moves when it shows another of them. */
+/** Make an element wide enough for each of `texts`, so that nothing moves when its text changes. */
 export function reserve(el: HTMLElement, ...texts: string[]): void {
   const room = texts.join("\n");
   if (el.dataset.room !== room) el.dataset.room = room;
@@ -78,7 +78,7 @@ export function setStyles(el: HTMLElement, styles: Record<string, string>): void
   }
 }
 
-/** Returns a function that says whether its arguments differ from those of its previous call. */
+/** Returns a function that compares its arguments with those of its previous call, and is true if they differ. */
 export function createWatch(): (...values: unknown[]) => boolean {
   let before: readonly unknown[] = [];
   return (...values) => {
@@ -103,7 +103,7 @@ export function setFlag(el: Element, name: string, isSet: boolean): void {
 
 // Marks, embeddings, overrides and isolates reverse or hide text. Joiners stay: some scripts need them.
 const HIDDEN = /[\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2064\u2066-\u206f\ufeff\ufff9-\ufffb]/gu;
-// biome-ignore lint/suspicious/noControlCharactersInRegex: control characters are what is looked for
+// biome-ignore lint/suspicious/noControlCharactersInRegex: the pattern matches control characters
 const CONTROL = /[\u0000-\u001f\u007f-\u009f]/gu;
 
 /**
@@ -166,7 +166,7 @@ export function themeOf(el: Element): Theme {
     const root: Node = at.getRootNode();
     at = at.parentElement ?? (root instanceof ShadowRoot ? root.host : null);
   }
-  // No background is set: the page's text colour tells which scheme the browser uses.
+  // No background is set: the page's text colour indicates the colour scheme of the browser.
   const text = parseColour(getComputedStyle(el).color);
   return text && luminance(text) > 0.5 ? "dark" : "light";
 }
@@ -192,8 +192,8 @@ export function watchTheme(el: Element, signal: AbortSignal, cb: () => void): vo
     for (const delay of [50, 400, 1500]) timers.add(setTimeout(cb, delay));
   };
   const observer = new MutationObserver(soon);
-  for (const place of [document.documentElement, document.body]) {
-    if (place) observer.observe(place, { attributeFilter: THEME_ATTRIBUTES });
+  for (const element of [document.documentElement, document.body]) {
+    if (element) observer.observe(element, { attributeFilter: THEME_ATTRIBUTES });
   }
   on(matchMedia("(prefers-color-scheme: dark)"), signal, { change: soon });
   on(window, signal, { beforeprint: cb, afterprint: cb });
@@ -241,8 +241,9 @@ export function watchWidth(el: Element, signal: AbortSignal, cb: (width: number)
   onResize(el, signal, measure);
 }
 
-/** Call with the size of an element's content in whole pixels, now and when its width changes; with `data-box`, which
- * says that its height is given, also when that changes.
+/**
+ * Call with the size of an element's content in whole pixels, now and when its width changes; with `data-box`, which
+ * marks an element with a given height, also when the height changes.
  */
 export function watchBox(
   el: HTMLElement,
@@ -278,7 +279,7 @@ export function keyboard(el: HTMLElement, signal: AbortSignal, handlers: KeyHand
   });
 }
 
-/** Let arrow keys move along a list, of which a single child, or its button, is in the tab order; Enter and Space click. */
+/** Move along a list by arrow keys. A single child, or its button, is in the tab order; Enter and Space click. */
 export function walkList(list: HTMLElement, signal: AbortSignal): void {
   on(list, signal, {
     keydown(event) {
@@ -293,8 +294,8 @@ export function walkList(list: HTMLElement, signal: AbortSignal): void {
   });
 }
 
-/** Move and resize an element that lies over a picture, in px; a negative position hides it. */
-export function place(el: HTMLElement, x: number, y: number, width: number, height: number): void {
+/** Move and resize an overlay of a picture, in px; a negative position hides it. */
+export function setBox(el: HTMLElement, x: number, y: number, width: number, height: number): void {
   const hidden = x < 0 || y < 0;
   assign(el, { hidden });
   if (hidden) return;

@@ -1,6 +1,6 @@
 /**
- * Links: what an address or a line of Python says of a selection, to open a view again at the same place. The twin of
- * `attnwidgets/views/base/links.py`; a page reads an address in `host/address.ts`.
+ * Links: the state of a selection as an address or a line of Python, which opens a view at the same cell again. The
+ * twin of `attnwidgets/views/base/links.py`; a page reads an address in `host/address.ts`.
  */
 import type { ViewContext } from "./context.ts";
 import { baseKey } from "./wire/keys.ts";
@@ -9,7 +9,7 @@ import type { Axis, Cell, Header, SelectionState, Source } from "./wire/wire.ts"
 /** The names in an address, in their order. All numbers count from 0. */
 export const NAMES = [
   "view", // which view of a page, from 1; absent: the first
-  "text", // which of its texts, from 0; absent: the one that the page opens with
+  "text", // index of the text; absent: the text with which the page opens
   "method",
   "unit",
   "stack",
@@ -22,13 +22,13 @@ export const NAMES = [
   "foil",
   "feature",
   "inside", // 1
-  "of", // by which the counted text is recognised, so that no pin comes to point at another word
+  "of", // identifies the counted text, so that no pin points at another word
 ] as const;
 export type Name = (typeof NAMES)[number];
 
 type Pairs = [Name, string][];
 
-/** Values that a selection has, as text by name; what the view itself fixes is left out. */
+/** The values of a selection, as text by name; values that the options of the view fix are left out. */
 function pairsOf(ctx: ViewContext, number: number, text: string | undefined): Pairs {
   const { options, selection } = ctx;
   const pairs: Pairs = number > 1 ? [["view", String(number)]] : [];
@@ -37,18 +37,18 @@ function pairsOf(ctx: ViewContext, number: number, text: string | undefined): Pa
   if (header.sources.length === 0) return pairs;
   const get = <K extends keyof SelectionState>(key: K): SelectionState[K] => selection.get(key);
   const [method, unit, head, span] = [get("method"), get("unit"), get("head"), get("span")];
-  const own = options.unit === null ? unit : null;
+  const countedUnit = options.unit === null ? unit : null;
   if (options.method === null && method) pairs.push(["method", baseKey(method)]);
-  if (own !== null) pairs.push(["unit", own]);
+  if (countedUnit !== null) pairs.push(["unit", countedUnit]);
   const stacks = new Set(header.sources.map(({ stack }) => stack));
   if (options.stack === null && stacks.size > 1) pairs.push(["stack", get("stack")]);
   pairs.push(["layer", String(get("layer"))]);
   if (head !== "-") pairs.push(["head", String(head)]);
   if (get("heads").length) pairs.push(["heads", String(get("heads").map((head) => head.join(".")))]);
-  for (const cell of get("pins")) pairs.push(["pin", pinText(cell, own)]);
+  for (const cell of get("pins")) pairs.push(["pin", pinText(cell, countedUnit)]);
   if (span) {
     const { start, stop, side } = span;
-    const rest = side !== "query" ? [span.unit, side] : span.unit === own ? [] : [span.unit];
+    const rest = side !== "query" ? [span.unit, side] : span.unit === countedUnit ? [] : [span.unit];
     pairs.push(["span", String([start, stop, ...rest])]);
   }
   for (const name of ["target", "foil"] as const) {
@@ -63,14 +63,14 @@ function pairsOf(ctx: ViewContext, number: number, text: string | undefined): Pa
   return pairs;
 }
 
-function pinText({ query, key, unit, layer }: Cell, own: string | null): string {
+function pinText({ query, key, unit, layer }: Cell, countedUnit: string | null): string {
   if (layer !== undefined) return String([query, key, unit, layer]);
-  return String(unit === own ? [query, key] : [query, key, unit]);
+  return String(unit === countedUnit ? [query, key] : [query, key, unit]);
 }
 
 /**
- * The part of an address after `#` that opens a page at what a view shows; `number` is its place on the page, and `text`
- * the place of the text that it shows, if it has several.
+ * The part of an address after `#` that reopens the current state of a view; `number` is the index of the view on the
+ * page, and `text` the index of its text, if it has several.
  */
 export function fragmentOf(ctx: ViewContext, number: number, text?: string): string {
   const quoted = (text: string): string => encodeURIComponent(text.toWellFormed()).replaceAll("%2C", ",");
@@ -79,12 +79,12 @@ export function fragmentOf(ctx: ViewContext, number: number, text?: string): str
     .join("&");
 }
 
-/** The Python that moves a view, which is called `view`, to what it shows, where no kernel can say it. */
+/** The Python that brings a view, which is called `view`, to its current state, for when the kernel cannot answer. */
 export function codeOf(ctx: ViewContext, text?: string): string {
   const value = (text: string): string => (/^-?\d+$/.test(text) ? text : JSON.stringify(text));
   const tuple = (text: string, by = ","): string => `(${text.split(by).map(value).join(", ")})`;
   const pairs = pairsOf(ctx, 1, text);
-  const said = pairs.flatMap(([name, text]): string[] => {
+  const parts = pairs.flatMap(([name, text]): string[] => {
     if (name === "pin" || name === "of") return [];
     if (name === "inside") return ["inside=True"];
     if (name === "heads")
@@ -97,11 +97,13 @@ export function codeOf(ctx: ViewContext, text?: string): string {
     return [`${name}=${name === "span" ? tuple(text) : value(text)}`];
   });
   const pins = pairs.filter(([name]) => name === "pin").map(([, text]) => tuple(text));
-  if (pins.length) said.push(`pins=[${pins.join(", ")}]`);
-  return `view.at(${said.join(", ")})`;
+  if (pins.length) parts.push(`pins=[${pins.join(", ")}]`);
+  return `view.at(${parts.join(", ")})`;
 }
 
-/** What recognises the text whose elements `unit` counts: a checksum of its keys, and of its queries if they differ. */
+/**
+ * A fingerprint of the text whose elements `unit` counts: a checksum of its keys, and of its queries if they differ.
+ */
 export function markOf(header: Header, unit: string, stack: string): string {
   const inUnit = header.sources.filter((source) => source.unit === unit && source.stack === stack);
   const source: Source | undefined = inUnit.find(({ kind }) => kind === "map") ?? inUnit[0];

@@ -15,8 +15,8 @@ export function printed(value: number, exact: boolean): string {
 }
 
 /**
- * A number rounded to the digits that are certain, given an error of `error`; at least one significant digit. Of a
- * number that may as well be zero, only a bound is certain: "< 0.0001", or "> −0.0001" for a negative one.
+ * A number rounded to the digits that are certain, given an error of `error`; at least one significant digit. If zero
+ * is within the error, only a bound is certain: "< 0.0001", or "> −0.0001" for a negative number.
  */
 export function withinError(value: number, error: number): string {
   const size = Math.abs(value);
@@ -40,7 +40,7 @@ export function inColumn(value: number, error: number): string {
   return Number(text) ? signed(value, text) : withinError(value, Math.max(error, text ? 10 ** -decimals / 2 : 0));
 }
 
-/** An approximate number of `withinError` after what it belongs to: "≈ 0.12"; a bound stands by itself. */
+/** The text of `withinError` with its sign: "≈ 0.12"; a bound has its own sign. */
 export const approximately = (text: string): string => (/^[<>]/.test(text) ? text : `≈ ${text}`);
 
 /** A tick label of a scale: two significant digits. */
@@ -61,7 +61,7 @@ export function roundUp(value: number): number {
 /** The sign stays on the line of its number. */
 const PERCENT = "\u00a0%";
 
-/** A probability with three digits, never rounded to 0 % or 100 %; nothing for a number without one. */
+/** A probability with three digits, never rounded to 0 % or 100 %; "" for null. */
 export function percent(probability: number | null): string {
   if (probability === null) return "";
   if (!Number.isFinite(probability)) return "–";

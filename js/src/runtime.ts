@@ -1,6 +1,6 @@
 /**
- * The model-only widget that carries the code: its `initialize` returns the renderers, and every view's own module is a
- * stub that asks for one of them. Nothing is stored at module level.
+ * The model-only widget with the code: its `initialize` returns the renderers, and the module of every view is a stub
+ * that requests its renderer. Nothing is stored at module level.
  */
 import type { AnyModel, Initialize } from "@anywidget/types";
 import { type Common, createContext, type RenderView, type ViewContext, type ViewProps } from "./context.ts";
@@ -27,11 +27,12 @@ function mount(name: string, common: Common): Renderer {
   return async (props) => {
     const { model, signal } = props;
     const root = h("div.root");
-    // No key may reach the notebook, whose command mode would take the arrows and delete cells. It listens before we
-    // do, and leaves alone only what is marked; Notebook 7 looks for the mark on the focused element itself.
+    // No key may reach the notebook, whose command mode would take the arrows and delete cells. The notebook listens
+    // before this handler, and ignores only marked elements; Notebook 7 looks for the mark on the focused element
+    // itself.
     on(root, signal, {
       keydown: (event) => event.stopPropagation(),
-      // A right click that a view uses opens no menu of the page's own over it.
+      // A right click that a view handles must not open the page's context menu as well.
       contextmenu: (event) => event.defaultPrevented && event.stopPropagation(),
       focusin: ({ target }) => (target as Element).setAttribute("data-lm-suppress-shortcuts", "true"),
     });
@@ -40,7 +41,7 @@ function mount(name: string, common: Common): Renderer {
       beforeprint() {
         const wide = root.offsetWidth;
         setStyles(root, { width: `${wide}px`, zoom: `${Math.min(1, PAPER / wide)}` });
-        root.style.zoom = `min(1, 100cqi / ${wide}px)`; // exact, where a browser knows it
+        root.style.zoom = `min(1, 100cqi / ${wide}px)`; // exact, where the browser supports it
         root.dataset.paper = "";
       },
       afterprint() {
@@ -64,7 +65,7 @@ function mount(name: string, common: Common): Renderer {
       setChildren(root, createBlank(signal, { words, advice, retry: () => void redraw().catch(showError) }));
       console.error(error);
     };
-    /** Rejects if the store or the selection does not arrive. What was drawn stays until its successor can be. */
+    /** Rejects if the store or the selection does not arrive. The old drawing stays until the new drawing is ready. */
     const redraw = async (): Promise<void> => {
       const next = new AbortController();
       if (latest !== end) latest.abort();
@@ -107,7 +108,7 @@ function mount(name: string, common: Common): Renderer {
       (root.querySelector(":scope > .aw-toolbar > .aw-end") ?? root).append(corner);
       views.Tools?.(ctx, corner);
     };
-    // Another text has another store and selection, `aw.link` gives a view another selection: both may come at once.
+    // Another text has another store and selection, `aw.link` gives a view another selection: both may change together.
     let isDue = false;
     const soon = (): void => {
       if (isDue) return;
@@ -118,7 +119,7 @@ function mount(name: string, common: Common): Renderer {
       });
     };
     for (const name of ["selection", "store"]) model.on(`change:${name}`, soon);
-    await redraw(); // the view's own module shows a static copy if this fails
+    await redraw(); // the stub of the view shows a static copy if this fails
     return () => {
       end.abort();
       latest.abort();
@@ -129,10 +130,10 @@ function mount(name: string, common: Common): Renderer {
 /** Views that are sent separately from the core. */
 export interface Part {
   style: string;
-  /** Rules for what stands around its views. */
+  /** Style rules for elements around the views. */
   around?: string;
   views: Record<string, RenderView>;
-  /** What answers when the kernel is gone. */
+  /** The answers of small models when the kernel is gone. */
   standIn?(): StandIn;
 }
 
@@ -153,7 +154,7 @@ export interface Renderers {
   add(code: PartCode): void;
 }
 
-/** The views by the name of their Python class, with one pool of tiles for all. */
+/** The views by the name of their Python class, with a shared pool of tiles. */
 export function createRenderers(runtime?: AnyModel<RuntimeState>): Renderers {
   const added = new Set<PartCode>();
   const views: Record<string, RenderView> = {
@@ -163,7 +164,7 @@ export function createRenderers(runtime?: AnyModel<RuntimeState>): Renderers {
   };
   const page = Math.floor(Math.random() * 2 ** 40);
   const sheet = createSheet(String(page), CSS);
-  const common = { pool: createPool(), views, learned: new Set<string>(), page, sheet, place: {}, lent: shared };
+  const common = { pool: createPool(), views, learned: new Set<string>(), page, sheet, holder: {}, lent: shared };
   const add = (code: PartCode): void => {
     if (added.has(code)) return;
     added.add(code);
@@ -174,8 +175,8 @@ export function createRenderers(runtime?: AnyModel<RuntimeState>): Renderers {
   return {
     add,
     async render(props, name, ...parts) {
-      // The stub has put up an empty frame of the view's height. Where the code is here already, the view would be
-      // built in the same task, and the reader would see neither before that is done.
+      // The stub has drawn an empty frame of the view's height. If the code is loaded already, the view would be built
+      // in the same task, and the reader would see neither until that is done.
       if (runtime) await frame();
       // A standalone page has already added all its parts.
       for (const part of runtime ? parts : []) {

@@ -6,19 +6,19 @@ import { followMoves, sign } from "./wire/moves.ts";
 import type { ViewOptions } from "./wire/viewState.ts";
 import type { Axis, Cell, Header, HeadKey, Preview, SelectionState, Source, Span } from "./wire/wire.ts";
 
-/** Most cells that can be pinned at once. */
+/** Maximum number of pinned cells. */
 export const MOST_PINS = 400;
 
-/** The shared selection, as one view sees it. */
+/** The shared selection, from the side of a single view. */
 export interface SelectionStore {
   get<K extends keyof SelectionState>(key: K): SelectionState[K];
   /** Set and save to the kernel (layer, head, unit, method, stack, pinned). */
   set(values: Partial<Omit<SelectionState, "hover">>): void;
   /** Preview a cell, a head or a feature, in the browser only. */
   hover(preview: Preview | null): void;
-  /** Pin one cell, and no other; pinning the pinned cell again, or null, unpins. */
+  /** Pin this cell only; pinning the pinned cell again, or null, unpins. */
   pin(cell: Cell | null): void;
-  /** Pin all of these cells, the last of them as the primary one. */
+  /** Pin all of these cells; the last is the primary pin. */
   pinAll(cells: readonly Cell[]): void;
   /** Add these heads to those chosen together, or remove them if all are among them. */
   toggleHeads(heads: SelectionState["heads"]): void;
@@ -30,7 +30,7 @@ export interface SelectionStore {
   subscribe(signal: AbortSignal, cb: (key: keyof SelectionState) => void): void;
 }
 
-/** What a view currently shows: its options and the selection, matched with the store. */
+/** The state that a view currently shows: its options and the selection, matched with the store. */
 export interface Resolved {
   source: Source;
   layer: number;
@@ -68,7 +68,7 @@ export interface BoundSelection extends SelectionStore {
   cellIn(which: "pinned" | "hover", header: Header, source: Source): Cell | null;
   /** All pinned cells in the indices of `source`, each once, in their order. */
   pinsIn(header: Header, source: Source): Cell[];
-  /** The elements of one side of `source` that the span covers, as [start, stop), or null. */
+  /** The elements on this side of `source` that the span covers, as [start, stop), or null. */
   spanIn(side: Span["side"], header: Header, source: Source): [number, number] | null;
 }
 
@@ -77,7 +77,7 @@ export function sameCell(a: Cell | null, b: Cell | null): boolean {
   return a.unit === b.unit && a.query === b.query && a.key === b.key && a.layer === b.layer;
 }
 
-const isSame = (one: unknown, other: unknown): boolean => JSON.stringify(one) === JSON.stringify(other);
+const isSame = (a: unknown, b: unknown): boolean => JSON.stringify(a) === JSON.stringify(b);
 
 const without = (cells: readonly Cell[], cell: Cell): Cell[] => cells.filter((other) => !sameCell(other, cell));
 
@@ -91,7 +91,7 @@ export function toggled(cells: readonly Cell[], cell: Cell): Cell[] {
 
 /** `cells` and `more`, those that are in both standing last. */
 export function joined(cells: readonly Cell[], more: readonly Cell[]): Cell[] {
-  return [...more.reduce((kept, cell) => without(kept, cell), [...cells]), ...more];
+  return [...more.reduce((remaining, cell) => without(remaining, cell), [...cells]), ...more];
 }
 
 /** The cells of a rectangle between two corners, row by row. */
@@ -101,10 +101,13 @@ export function rectangle(from: readonly [number, number], to: readonly [number,
   return Array.from({ length: high * wide }, (_, i) => [top + Math.floor(i / wide), left + (i % wide)]);
 }
 
-/** The selection through one model proxy, in a page of this number. Its listeners end with the signal passed to them. */
+/**
+ * The selection through a proxy of its model, in the page of this number. Its listeners end with the signal passed to
+ * them.
+ */
 export function createSelection(model: Model, page: number): BoundSelection {
-  const save = (wanted: Partial<SelectionState>): void => {
-    const values = { ...wanted };
+  const save = (changes: Partial<SelectionState>): void => {
+    const values = { ...changes };
     // The pinned cell is the last of all pins, and heads belong to their stack.
     if (values.pins) values.pinned = values.pins.at(-1) ?? null;
     else if (values.pinned !== undefined) values.pins = values.pinned ? [values.pinned] : [];
@@ -170,14 +173,14 @@ export function createSelection(model: Model, page: number): BoundSelection {
     },
     pinsIn(header, source) {
       const moved = model.get("pins").flatMap((cell) => translateCell(cell, header, source) ?? []);
-      // Several tokens may be in one word. It stands where the last of them was chosen.
-      const byPlace = new Map<string, Cell>();
+      // Several pinned tokens may be in the same word; the word takes the order of the last.
+      const byPosition = new Map<string, Cell>();
       for (const cell of moved) {
-        const place = [cell.query, cell.key, cell.layer].join();
-        byPlace.delete(place);
-        byPlace.set(place, cell);
+        const position = [cell.query, cell.key, cell.layer].join();
+        byPosition.delete(position);
+        byPosition.set(position, cell);
       }
-      return [...byPlace.values()];
+      return [...byPosition.values()];
     },
     spanIn(side, header, source) {
       const span = model.get("span");
@@ -210,8 +213,8 @@ function elementOf(token: number, axis: Axis): number {
 /** Indices of the elements of `to` that share a token with element `i` of `from`. */
 function elementsOf(i: number, from: Axis, to: Axis): number[] {
   if (i < 0) return [];
-  const found = from === to ? [i] : tokensOf(from, i).map((token) => elementOf(token, to));
-  return found.filter((at) => at >= 0 && at < to.labels.length);
+  const elements = from === to ? [i] : tokensOf(from, i).map((token) => elementOf(token, to));
+  return elements.filter((at) => at >= 0 && at < to.labels.length);
 }
 
 /** Index of the first element of `to` that shares a token with element `i` of `from`; -1 if there is none. */
@@ -257,8 +260,8 @@ function originOf(unit: string, header: Header, source: Source): Source | undefi
 const ofExplanations = ({ method, stack }: Source): boolean => method === "comparison" && stack === "self";
 
 /**
- * Translate a span to the elements of one side of `source`. In self-attention both sides are the same text, so that a
- * span of one is a span of the other.
+ * Translate a span to the elements on a side of `source`. In self-attention both sides are the same text, so a span of
+ * either side is a span of the other.
  */
 export function translateSpan(span: Span, side: Span["side"], header: Header, source: Source): [number, number] | null {
   const origin = originOf(span.unit, header, source);
@@ -275,36 +278,36 @@ export function translateSpan(span: Span, side: Span["side"], header: Header, so
   return start < stop ? [start, stop] : null;
 }
 
-/** The element of `list` nearest to `wanted`. */
-export function nearest(list: readonly number[], wanted: number): number {
+/** The element of `list` nearest to `target`. */
+export function nearest(list: readonly number[], target: number): number {
   let best = list[0] ?? 0;
-  for (const item of list) if (Math.abs(item - wanted) < Math.abs(best - wanted)) best = item;
+  for (const item of list) if (Math.abs(item - target) < Math.abs(best - target)) best = item;
   return best;
 }
 
-function choose<T>(list: T[], wanted: (item: T) => boolean): [T[], boolean] {
-  const matching = list.filter(wanted);
+function choose<T>(list: T[], matches: (item: T) => boolean): [T[], boolean] {
+  const matching = list.filter(matches);
   return matching.length > 0 ? [matching, true] : [list, false];
 }
 
-/** The head to show for a selected one: itself, a reduction, or "-" without a head axis. */
-export function resolveHead(source: Source, layer: number, wanted: HeadKey): HeadKey {
+/** The head to show for a selected head: itself, a reduction, or "-" without a head axis. */
+export function resolveHead(source: Source, layer: number, head: HeadKey): HeadKey {
   if (source.heads === null) return "-";
-  if (wanted === "mean" || wanted === "max") return wanted;
-  if (wanted === "-") return "mean";
-  return nearest(headsOf(source, layer), wanted);
+  if (head === "mean" || head === "max") return head;
+  if (head === "-") return "mean";
+  return nearest(headsOf(source, layer), head);
 }
 
 /**
- * What a view shows. Its own options take precedence over the selection; if the store lacks something, the nearest
- * available replaces it, and `notes` says so.
+ * The state that a view shows. The options of the view take precedence over the selection; if the store lacks
+ * something, the nearest available replaces it, and `notes` mentions it.
  */
 export function resolve(header: Header, options: ViewOptions, selection: Pick<SelectionStore, "get">): Resolved {
   const notes: string[] = [];
-  const wantedMethod = options.method ?? selection.get("method");
-  const layers = `${wantedMethod}:layers`;
+  const selectedMethod = options.method ?? selection.get("method");
+  const layers = `${selectedMethod}:layers`;
   const inside = selection.get("inside") && header.sources.some((s) => s.method === layers);
-  const method = inside ? layers : wantedMethod;
+  const method = inside ? layers : selectedMethod;
   const [byMethod, hasMethod] = choose(header.sources, (s) => s.method === method);
   const first = byMethod[0];
   if (!first) throw new Error("attnwidgets: nothing to show: the store is empty");
@@ -319,17 +322,17 @@ export function resolve(header: Header, options: ViewOptions, selection: Pick<Se
   const source = byUnit[0] ?? first;
   if (!hasUnit && unit) notes.push(`${source.title} has no ${unit} unit: showing ${source.unit}`);
 
-  const wanted = selection.get("layer");
-  const layer = nearest(source.layers, wanted);
-  if (layer !== wanted && source.kind === "map") {
+  const selectedLayer = selection.get("layer");
+  const layer = nearest(source.layers, selectedLayer);
+  if (layer !== selectedLayer && source.kind === "map") {
     const base = options.indexBase;
-    notes.push(`layer ${wanted + base} is not in ${source.title}: showing ${layer + base}`);
+    notes.push(`layer ${selectedLayer + base} is not in ${source.title}: showing ${layer + base}`);
   }
-  const wantedHead = selection.get("head");
-  const head = resolveHead(source, layer, wantedHead);
-  const isOther = typeof wantedHead === "number" && typeof head === "number" && head !== wantedHead;
+  const selectedHead = selection.get("head");
+  const head = resolveHead(source, layer, selectedHead);
+  const isOther = typeof selectedHead === "number" && typeof head === "number" && head !== selectedHead;
   if (isOther && !headlessWords(source, layer, head)) {
-    notes.push(`head ${wantedHead + options.indexBase} is not available: showing ${head + options.indexBase}`);
+    notes.push(`head ${selectedHead + options.indexBase} is not available: showing ${head + options.indexBase}`);
   }
   return { source, layer, head, notes };
 }

@@ -1,7 +1,7 @@
 /**
- * The style sheet of one copy of this code. A page may hold several copies: two notebooks of one JupyterLab have two
- * kernels, with other views and perhaps other versions. The sheet is made by script, which a content policy allows where
- * it refuses style elements.
+ * The style sheet of a copy of this code. A page may hold several copies: two notebooks in the same JupyterLab have two
+ * kernels, with other views and perhaps other versions. The sheet is made by script, which a content policy allows
+ * where it refuses style elements.
  */
 import { onResize } from "./dom.ts";
 
@@ -9,24 +9,26 @@ const COPY = "data-aw-copy";
 
 export interface Sheet {
   text(): string;
-  /** Add rules of views, and rules for what stands `around` them, which no view's scope reaches. */
+  /** Add rules of views, and rules for elements `around` them, which the scope of a view does not reach. */
   add(css: string, around?: string): void;
-  /** Style a view wherever it is put: in a document or a shadow root. */
+  /** Style a view in its root: a document or a shadow root. */
   dress(root: HTMLElement, signal: AbortSignal): void;
 }
 
-/** Whether a view in this place is of the copy that a sheet belongs to; true of every sheet that is not ours. */
-function isUsed(place: ParentNode, { cssRules: [first] }: CSSStyleSheet): boolean {
+/** Whether a view in this tree belongs to the copy of a sheet; true for every foreign sheet. */
+function isUsed(root: ParentNode, { cssRules: [first] }: CSSStyleSheet): boolean {
   const { selectorText = "" } = (first ?? {}) as Partial<CSSStyleRule>;
-  return !selectorText.startsWith(`[${COPY}`) || place.querySelector(selectorText) !== null;
+  return !selectorText.startsWith(`[${COPY}`) || root.querySelector(selectorText) !== null;
 }
 
-/** A sheet whose views stand in elements marked with `name`: what all of them need, and what is added. */
+/** A sheet for views inside elements marked with `name`: the rules that all of them need, and added rules. */
 export function createSheet(name: string, core: string): Sheet {
   let [added, outside] = ["", ""];
   let sheets: [CSSStyleSheet, CSSStyleSheet] | null = null;
   const mine = `[${COPY}="${name}"]`;
-  /** The first rule says whose it is. The rules of another version, whose classes are called the same, are not ours. */
+  /**
+   * The first rule identifies the copy. The rules of another version, whose classes have the same names, are not ours.
+   */
   const write = (sheet: CSSStyleSheet | undefined, css: string, around = ""): void =>
     sheet?.replaceSync(`${mine} {}${"CSSScopeRule" in window ? `@scope(${mine}){${css}}` : css}${around}`);
   return {
@@ -37,7 +39,7 @@ export function createSheet(name: string, core: string): Sheet {
       write(sheets?.[1], added, outside);
     },
     dress(root, signal) {
-      root.parentElement?.setAttribute(COPY, name); // rules in a scope are for what is inside its element
+      root.parentElement?.setAttribute(COPY, name); // scoped rules apply only inside the marked element
       const enter = (): void => {
         if (!sheets) {
           sheets = [new CSSStyleSheet(), new CSSStyleSheet()];
@@ -45,11 +47,11 @@ export function createSheet(name: string, core: string): Sheet {
           write(sheets[1], added, outside);
         }
         const at = root.getRootNode();
-        const place = at instanceof ShadowRoot ? at : document;
-        const all = place.adoptedStyleSheets;
+        const scope = at instanceof ShadowRoot ? at : document;
+        const all = scope.adoptedStyleSheets;
         if (all.includes(sheets[0])) return;
-        // Those of kernels that were restarted go. What a view adds weighs more than what all have, of any copy.
-        place.adoptedStyleSheets = [sheets[0], ...all.filter((sheet) => isUsed(place, sheet)), sheets[1]];
+        // Sheets of restarted kernels are removed. The rules of a view outweigh the common rules of any copy.
+        scope.adoptedStyleSheets = [sheets[0], ...all.filter((sheet) => isUsed(scope, sheet)), sheets[1]];
       };
       enter();
       onResize(root, signal, enter); // whenever it is on the page again

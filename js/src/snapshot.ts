@@ -1,4 +1,4 @@
-/** A view as an image: an SVG that contains the view's own elements, or the same drawn as PNG. */
+/** A view as an image: an SVG that contains the elements of the view, or the same drawn as PNG. */
 import { density } from "./dom.ts";
 
 const SVG = "http://www.w3.org/2000/svg";
@@ -14,7 +14,7 @@ function backdrop(el: Element): string {
   return "Canvas";
 }
 
-/** Carry over what cloning an element loses: canvases, input values and scroll positions. */
+/** Copy the state that cloning an element loses: canvases, input values and scroll positions. */
 function copyState(from: Element, to: Element): void {
   const [old, copies] = [from.querySelectorAll("*"), to.querySelectorAll<HTMLElement>("*")];
   old.forEach((original, i) => {
@@ -40,7 +40,7 @@ function copyState(from: Element, to: Element): void {
   });
 }
 
-/** The height of a copy that is not on the page, in the place of its original. */
+/** The height of a copy that is not in the page: that of its original. */
 function heightOf(copy: HTMLElement, original: HTMLElement): number {
   const stage = document.createElement("div");
   Object.assign(stage.style, { position: "fixed", visibility: "hidden", left: "0", top: "0" });

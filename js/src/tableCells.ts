@@ -2,7 +2,7 @@
 
 /**
  * Chromium keeps the height of a scrolling table cell when its content grows later. nbconvert puts every output into
- * such a cell, and a view lacks a height until it knows its width: force a new layout of the cell.
+ * such a cell, and the height of a view is set only after its width: force a new layout of the cell.
  */
 export function settleTableCell(root: HTMLElement, signal: AbortSignal): void {
   const observer = new ResizeObserver(() => {

@@ -4,6 +4,7 @@ import type { ViewContext } from "../src/context.ts";
 import { createAnswers } from "../src/wire/answers.ts";
 import { asDeclared, viewOf } from "../src/wire/binary.ts";
 import { floatsOf } from "../src/wire/buffers.ts";
+import { headerOf } from "../src/wire/eager.ts";
 import { unpackAnswers } from "../src/wire/embeddedAnswers.ts";
 import { createTiles } from "../src/wire/tiles.ts";
 import { FakeKernel, HEADER, SOURCE } from "./fake.ts";
@@ -121,4 +122,12 @@ test("Python's None is null where a kernel in the browser leaves it out", () => 
   assert.equal(model.get("hover"), state.hover);
   state.header = HEADER;
   assert.equal(model.get("header"), HEADER);
+});
+
+test("a view whose store was not saved says so instead of a fault of the code", () => {
+  assert.equal(headerOf(kernel.model()), HEADER);
+  for (const header of [null, undefined, {}]) {
+    const store = asDeclared({ ...kernel.model(), get: () => header } as never);
+    assert.throws(() => headerOf(store as never), /not saved in the notebook/);
+  }
 });

@@ -2,15 +2,15 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import { spreadOut } from "../src/views/charts/lineChart.ts";
-import { placesOf } from "../src/views/evaluate/scorecard/curves.ts";
+import { positionsOf } from "../src/views/evaluate/scorecard/curves.ts";
 import { sortedRows } from "../src/views/evaluate/scorecard/table.ts";
 import { halfWay } from "../src/views/training/run.ts";
 
 test("rising numbers are placed by value, anything else in order", () => {
-  assert.deepEqual(placesOf([0, 1, 4]), [0, 0.5, 2]);
-  assert.deepEqual(placesOf(["a", "b", "c"]), [0, 1, 2]);
-  assert.deepEqual(placesOf([3, 1, 2]), [0, 1, 2]);
-  assert.deepEqual(placesOf([7]), [0]);
+  assert.deepEqual(positionsOf([0, 1, 4]), [0, 0.5, 2]);
+  assert.deepEqual(positionsOf(["a", "b", "c"]), [0, 1, 2]);
+  assert.deepEqual(positionsOf([3, 1, 2]), [0, 1, 2]);
+  assert.deepEqual(positionsOf([7]), [0]);
 });
 
 test("undefined values come last in either sort direction", () => {

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { chartOf, lookOf, spreadOut } from "../src/views/charts/lineChart.ts";
 import { byRank, difference, rankOf, shares } from "../src/views/compare/differences.ts";
-import { everyEdge, flowOf, leastAt, placeOf, stepOf } from "../src/views/compare/flow/mass.ts";
+import { everyEdge, flowOf, leastAt, positionOf, stepOf } from "../src/views/compare/flow/mass.ts";
 import { shortForm } from "../src/views/compare/picture.ts";
 import { fillColumns } from "../src/views/compare/stretch.ts";
 import { type Fill, fillOf, NOTHING } from "../src/views/text/stripColour.ts";
@@ -92,7 +92,7 @@ test("at most the budget of edges is drawn, and the share they carry is reported
 
 test("the slider runs from 0.2 % to 50 %, and positions map back", () => {
   assert.deepEqual([leastAt(0), leastAt(1)], [0.002, 0.5]);
-  assert.equal(leastAt(placeOf(0.04)), 0.04);
+  assert.equal(leastAt(positionOf(0.04)), 0.04);
 });
 
 test("a number in a narrow cell is rounded to a decimal, unless nothing were left of it", () => {

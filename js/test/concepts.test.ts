@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { inWords, openingCode } from "../src/views/base/openText.ts";
-import { type Concepts, nearestPlace, pWords, scoreWords } from "../src/views/concepts/concepts.ts";
+import { type Concepts, nearestIndex, pWords, scoreWords } from "../src/views/concepts/concepts.ts";
 import { nearestPoint, sideWords, signedWords, topOf } from "../src/views/concepts/influence.ts";
 import { levelName, lossWords, percent, type Shapes, slotNames } from "../src/views/concepts/shapes.ts";
 
@@ -23,10 +23,10 @@ const CONCEPTS: Concepts = {
 };
 
 test("the nearest layer is shown where there is no such one", () => {
-  assert.equal(nearestPlace([1, 2, 6], 6), 2);
-  assert.equal(nearestPlace([1, 2, 6], 3), 1);
-  assert.equal(nearestPlace([1, 2, 6], 40), 2);
-  assert.equal(nearestPlace([4], 0), 0);
+  assert.equal(nearestIndex([1, 2, 6], 6), 2);
+  assert.equal(nearestIndex([1, 2, 6], 3), 1);
+  assert.equal(nearestIndex([1, 2, 6], 40), 2);
+  assert.equal(nearestIndex([4], 0), 0);
 });
 
 test("a score is said with the band, the accuracy, and why it is significant or not", () => {

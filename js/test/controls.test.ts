@@ -7,12 +7,12 @@ import { fitting } from "../src/views/base/foldRow.ts";
 import { typedItem } from "../src/views/base/menu.ts";
 import { attends, fixedWords, meaningOf } from "../src/views/base/mixers.ts";
 import {
+  addressWords,
   headAt,
   headChoices,
   methodsOf,
   moveLayer,
   nextHead,
-  placeWords,
   stacksOf,
   unitsOf,
   whereWords,
@@ -99,9 +99,9 @@ test("in a model of several mixers, layers carry their kind, and what has no hea
   const shown = { ...source("mixing", "token"), mixers };
   const { ctx } = context(shown, 0, 2, new Set());
   assert.equal(whereWords(ctx), "layer 0 · head 0.2 · attention");
-  assert.equal(placeWords(ctx, 0, 2), "layer 0, head 2 (0.2) · attention");
-  assert.equal(placeWords(ctx, 1, 0), "layer 1, all channels · state space");
-  assert.equal(placeWords(ctx, 2, "mean"), "layer 2, all channels · convolution, reaches back 2 tokens");
+  assert.equal(addressWords(ctx, 0, 2), "layer 0, head 2 (0.2) · attention");
+  assert.equal(addressWords(ctx, 1, 0), "layer 1, all channels · state space");
+  assert.equal(addressWords(ctx, 2, "mean"), "layer 2, all channels · convolution, reaches back 2 tokens");
   assert.equal(headAt(ctx, 1, 0), "layer 1");
   assert.deepEqual(headChoices(shown, 0), ["mean", "max", 0, 1, 2]);
   assert.deepEqual(headChoices(shown, 1), [0]);
@@ -157,8 +157,8 @@ test("a view's position is named, with the layers that are there if some are mis
 test("a head is named as in papers, in the user's index base", () => {
   const { ctx } = context(source("attention", "token"), 1, 2, new Set());
   assert.equal(whereWords(ctx), "layer 1 · head 1.2");
-  assert.equal(placeWords(ctx, 1, 2), "layer 1, head 2 (1.2)");
-  assert.equal(placeWords(ctx, 1, "max"), "layer 1, max of heads");
+  assert.equal(addressWords(ctx, 1, 2), "layer 1, head 2 (1.2)");
+  assert.equal(addressWords(ctx, 1, "max"), "layer 1, max of heads");
   const fromOne = { ...ctx, options: { indexBase: 1 }, layerName: (l: number) => String(l + 1) };
   const named = { ...fromOne, headName: (h: HeadKey) => String(Number(h) + 1) } as ViewContext;
   assert.equal(whereWords(named), "layer 2 · head 2-3");

@@ -158,12 +158,12 @@ test("the sliders give the sampling probabilities, though only the largest logit
       for (const topP of [1, 0.3, 0.7]) {
         const chosen = { temperature, topK, topP };
         const found = samplingDistribution(known, chosen);
-        if (found.kept === null) continue;
+        if (found.remaining === null) continue;
         const expected = warped(all, chosen);
         found.probabilities.forEach((p, i) => {
           assert.ok(Math.abs(p - (expected[i] as number)) < 1e-9, `${JSON.stringify(chosen)} ${i}`);
         });
-        assert.equal(found.kept, expected.filter((p) => p > 0).length, JSON.stringify(chosen));
+        assert.equal(found.remaining, expected.filter((p) => p > 0).length, JSON.stringify(chosen));
         assert.ok(found.exact);
       }
     }
@@ -173,7 +173,7 @@ test("the sliders give the sampling probabilities, though only the largest logit
     [1, 0],
   );
   const wide = samplingDistribution(known, { temperature: 2, topK: 0, topP: 0.999 });
-  assert.equal(wide.kept, null, "it goes on beyond what is here");
+  assert.equal(wide.remaining, null, "it goes on beyond what is here");
   assert.equal(wide.exact, false);
   const near = warped(all, { temperature: 2, topK: 0, topP: 0.999 });
   assert.ok(Math.abs((wide.probabilities[0] as number) - (near[0] as number)) < (near.at(-1) ?? 1) + 0.01);

@@ -3,11 +3,11 @@ import { test } from "node:test";
 import { lut } from "../src/colour.ts";
 import {
   type Arrangement,
+  type ArrangeOptions,
   arrange,
   breadthAt,
   headFilter,
   type Spot,
-  type Wanted,
 } from "../src/views/heads/grid/arrange.ts";
 import { type Atlas, tableOf } from "../src/views/heads/grid/atlas.ts";
 import { SOURCE } from "./fake.ts";
@@ -17,7 +17,7 @@ const VALUES = [
   [0.3, NaN, 0.7],
 ];
 
-const wanted = (changes: Partial<Wanted> = {}): Wanted => ({
+const wanted = (changes: Partial<ArrangeOptions> = {}): ArrangeOptions => ({
   layers: 2,
   heads: 3,
   order: "layers",

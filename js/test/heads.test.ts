@@ -99,7 +99,7 @@ test("special tokens apart have neither row nor line, and what they get is summe
   const axisOf = { ...ONE, special };
   const pairs = pairsOf(axisOf, axisOf, "all", false, { special: "apart" });
   assert.deepEqual([...pairs.query.shown], [1, 2, 3, 4]);
-  assert.equal(pairs.query.place[5], -1);
+  assert.equal(pairs.query.rowOf[5], -1);
   const tiles = [tile(1), tile(2)];
   assert.ok(strongestOfEach(tiles, pairs, pairs.query.shown, 3, 0).every(({ key }) => !special[key]));
   const given = givenApart(tiles, pairs, pairs.query.shown);

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { ViewContext } from "../src/context.ts";
-import { noteOf, readAddress, type Wanted, wanted } from "../src/host/address.ts";
+import { type AddressValues, noteOf, readAddress, valuesOf } from "../src/host/address.ts";
 import { codeOf, fragmentOf, NAMES } from "../src/link.ts";
 import type { Header, SelectionState } from "../src/wire/wire.ts";
 import { HEADER, SOURCE, START } from "./fake.ts";
@@ -23,10 +23,10 @@ const MANY: Header = {
   },
 };
 
-const asked = (hash: string, header = MANY): Wanted => {
+const asked = (hash: string, header = MANY): AddressValues => {
   const said = readAddress(hash);
   assert.ok(said, hash);
-  return wanted(said, header, START);
+  return valuesOf(said, header, START);
 };
 
 function shown(state: Partial<SelectionState>, header = MANY): ViewContext {
@@ -152,7 +152,7 @@ test("garbage is left out, whatever it is", () => {
     const hash = `#${Array.from({ length: 1 + Math.floor(next() * 8) }, () => `${some([...NAMES, "x"])}=${value()}`).join(some(["&", "&&"]))}`;
     const said = readAddress(hash);
     if (!said) continue;
-    const { values, lacks } = wanted(said, MANY, START);
+    const { values, lacks } = valuesOf(said, MANY, START);
     const sources = MANY.sources;
     assert.ok(values.method === undefined || sources.some((s) => s.method === values.method), hash);
     assert.ok(values.layer === undefined || (values.layer >= 0 && values.layer <= 5), hash);

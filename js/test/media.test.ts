@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { ViewContext } from "../src/context.ts";
-import { elementName, openingElement, placesOf } from "../src/views/media/elements.ts";
+import { elementName, elementsOf, openingElement } from "../src/views/media/elements.ts";
 import { colourOver, opacityAt, outline, overMap, shades, topPatches } from "../src/views/media/heat.ts";
 import { median, tickStep } from "../src/views/media/norms.ts";
 import { dim } from "../src/views/media/picture.ts";
@@ -94,12 +94,12 @@ const ctx = { options: { indexBase: 0 } } as ViewContext;
 
 test("patches are found in order, in windows and inside a text", () => {
   const plain = axis(["[CLS]", "0,0", "0,1"], [1, 0, 0], [1, 2], null);
-  assert.deepEqual(placesOf(plain).patches, [1, 2]);
+  assert.deepEqual(elementsOf(plain).patches, [1, 2]);
   assert.equal(openingElement(plain), 0);
   const windows = axis(["0,1", "0,0"], [0, 0], [1, 2], [1, 0]);
-  assert.deepEqual(placesOf(windows).patches, [1, 0]);
+  assert.deepEqual(elementsOf(windows).patches, [1, 0]);
   const text = axis(["<s>", "0,0", "cat", "</s>"], [1, 0, 0, 1], [1, 1], [-1, 0, -1, -1]);
-  assert.deepEqual(placesOf(text).others, [0, 2, 3]);
+  assert.deepEqual(elementsOf(text).others, [0, 2, 3]);
   assert.equal(openingElement(text), 2, "the last word");
   assert.deepEqual(
     [0, 1, 2].map((i) => elementName(ctx, text, i)),

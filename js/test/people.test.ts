@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { fileOf, lineOf, payloadOf, type Row, whole } from "../src/views/people/payload.ts";
-import { checkPositions, digest, hashed, placeOf, randomCode, turnsOf } from "../src/views/people/schedule.ts";
-import { checkWords, choicesOf, rowOf, stepsOf, told } from "../src/views/people/steps.ts";
+import { assignmentOf, checkPositions, digest, hashed, randomCode, turnsOf } from "../src/views/people/schedule.ts";
+import { checkWords, choicesOf, instruction, rowOf, stepsOf } from "../src/views/people/steps.ts";
 import type { AskedItem, AskedStudy } from "../src/wire/studies.ts";
 
 const HASH = "2d2751fa4a56b271";
@@ -38,7 +38,7 @@ const STUDY: AskedStudy = {
 test("hashes, places and turns are those of Python", () => {
   assert.equal(hashed(""), 2872998923);
   assert.deepEqual([digest("aw"), digest("שלום 🙂")], ["f6a0999204a52403", "dbdacc6deb01b9e1"]);
-  const place = placeOf("k7m2p9qa", HASH, 6, 3);
+  const place = assignmentOf("k7m2p9qa", HASH, 6, 3);
   assert.deepEqual(place, { shift: 1, side: 1, mirrored: 1, row: 4 });
   const turns = turnsOf(place, 6, 3, false).map(({ item, cell, side }) => [item, cell, side]);
   const expected = [
@@ -89,8 +89,8 @@ test("choices, attention checks, and the feedback on practice items", () => {
   );
   assert.match(checkWords(STUDY, 1), /choose “nein”/);
   const [practice, first] = stepsOf(STUDY, "k7m2p9qa");
-  assert.equal(practice && told(STUDY, practice), "The model answers “ja”.");
-  assert.equal(first && told(STUDY, first), "");
+  assert.equal(practice && instruction(STUDY, practice), "The model answers “ja”.");
+  assert.equal(first && instruction(STUDY, first), "");
   const trust: AskedStudy = { ...STUDY, kind: "trust", labels: [], checks: [2] };
   assert.deepEqual(
     choicesOf(trust).map(({ value }) => value),
@@ -99,10 +99,10 @@ test("choices, attention checks, and the feedback on practice items", () => {
   assert.match(checkWords(trust, 0), /“a little”/);
   const models: AskedStudy = { ...STUDY, kind: "which_model", labels: [], practice: [item("p", { truth: 1 })] };
   const step = { role: "practice", at: 0, cell: 0, position: 0 } as const;
-  assert.match(told(models, { ...step, side: 0 }), /second/);
-  assert.match(told(models, { ...step, side: 1 }), /first/);
+  assert.match(instruction(models, { ...step, side: 0 }), /second/);
+  assert.match(instruction(models, { ...step, side: 1 }), /first/);
   const words: AskedStudy = { ...STUDY, kind: "remove_words", labels: [], practice: [item("p", { truth: [1] })] };
-  assert.match(told(words, { ...step, side: 0 }), /“b”/);
+  assert.match(instruction(words, { ...step, side: 0 }), /“b”/);
   assert.deepEqual(choicesOf(words), []);
   assert.match(checkWords(words, 0), /follow the instructions in the text/);
 });

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { heatMap, luminance, lut, mapTable, place, valueAt } from "../src/colour.ts";
+import { heatMap, luminance, lut, mapTable, scalePosition, valueAt } from "../src/colour.ts";
 import { createWatch, quoted, safeText, shortLabel, thinned } from "../src/dom.ts";
 import { base64Slice } from "../src/host/base64.ts";
 import { roundUp, tickText } from "../src/numbers.ts";
@@ -46,12 +46,12 @@ test("positions on the scale and values are inverse to each other, also for sign
       [-2, 2],
     ] as const) {
       for (const t of [0.1, 0.4, 0.9, 1]) {
-        assert.ok(Math.abs(place(valueAt(t, range, mode), range, mode) - t) < 1e-9, `${mode} ${range} ${t}`);
+        assert.ok(Math.abs(scalePosition(valueAt(t, range, mode), range, mode) - t) < 1e-9, `${mode} ${range} ${t}`);
       }
     }
   }
-  assert.equal(place(5, [0, 1], "linear"), 1);
-  assert.equal(place(0.5, [0, 0], "sqrt"), 0);
+  assert.equal(scalePosition(5, [0, 1], "linear"), 1);
+  assert.equal(scalePosition(0.5, [0, 0], "sqrt"), 0);
 });
 
 test("masked cells of a causal map stay unpainted, visible zeros are painted", () => {
@@ -177,7 +177,7 @@ test("an axis without what stands apart has no gaps, and its places lead back to
       ["t1", "t2", "t4"],
     ],
   );
-  assert.deepEqual([0, 1, 4, 5, -1].map(part.place), [-1, 0, 2, -1, -1]);
+  assert.deepEqual([0, 1, 4, 5, -1].map(part.positionOf), [-1, 0, 2, -1, -1]);
   assert.deepEqual(createAxisPart(axis, standApart(axis.special, { special: "show" })).inside.length, 6);
   const all = createAxisPart(axisOf(2, [0, 1]), standApart([1, 1], { special: "apart" }));
   assert.deepEqual([all.inside, all.apart], [[0, 1], []], "if everything is special, nothing is apart");
@@ -190,7 +190,7 @@ test("a window opens at the start, moves to what is revealed, and stays where th
   assert.deepEqual([part.start, part.drawn()[0]], [0, 1]);
   assert.equal(part.reveal(5), false);
   assert.equal(part.reveal(50), true);
-  assert.ok(part.place(50) === 4 || part.place(50) === 5);
+  assert.ok(part.positionOf(50) === 4 || part.positionOf(50) === 5);
   assert.equal(part.reveal(0), false, "what stands apart is not in the map");
   part.reveal(99);
   assert.equal(part.start + part.count, 99);

@@ -10,7 +10,7 @@ import type { PackedReader } from "../src/live/reader.ts";
 import type { PackedLive } from "../src/live/session.ts";
 import { createStandIn } from "../src/live/standIn.ts";
 import { asDeclared, type Declared } from "../src/wire/binary.ts";
-import { joinStandIn, type Place, type Relieved, type StateOf } from "../src/wire/standIn.ts";
+import { joinStandIn, type Relieved, type StandInHolder, type StateOf } from "../src/wire/standIn.ts";
 import { createTiles, type TileClient } from "../src/wire/tiles.ts";
 import type { ViewState } from "../src/wire/viewState.ts";
 import type { Header, Request, StoreState } from "../src/wire/wire.ts";
@@ -98,7 +98,7 @@ function notebook() {
     };
   }
   const end = new AbortController();
-  const place: Place = {};
+  const place: StandInHolder = {};
   const host = {
     getModel: async (ref: string) => models.get(ref.slice(10))?.proxy(end.signal),
     getWidget: async () => ({ exports: { code: () => ({ standIn: createStandIn }) } }),

@@ -9,8 +9,8 @@ import {
   luminance,
   type MapName,
   PALETTES,
-  place,
   type Rgb,
+  scalePosition,
 } from "../src/colour.ts";
 import { directionOf } from "../src/dom.ts";
 import { printed } from "../src/numbers.ts";
@@ -58,7 +58,7 @@ test("a value has the same colour in text and map, on every scale", () => {
     for (const signed of [false, true]) {
       for (const scale of MODES) {
         for (const t of [0.04, 0.3, 0.96, 1, 7, ...(signed ? [-0.3, -1] : [])]) {
-          const map = colourAt(heatMap(signed, theme), place(Math.min(1, t), signed ? [-1, 1] : [0, 1], scale));
+          const map = colourAt(heatMap(signed, theme), scalePosition(Math.min(1, t), signed ? [-1, 1] : [0, 1], scale));
           const text = seen(fillOf(t, theme, signed, "", scale), PAGE[theme]);
           text.forEach((c, i) => {
             assert.ok(Math.abs(c - (map[i] ?? 0)) <= 1.5, `${theme} ${scale} ${t}: ${text} is not ${map}`);

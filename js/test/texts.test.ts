@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { carriedOver, placeIn } from "../src/host/carrying.ts";
+import { carriedOver, indexIn } from "../src/host/carrying.ts";
 import { typedItem } from "../src/views/base/menu.ts";
 import type { Axis, Header, SelectionState } from "../src/wire/wire.ts";
 import { HEADER, SOURCE } from "./fake.ts";
@@ -23,11 +23,11 @@ const pin = (query: number, key: number) => ({ unit: "token", query, key });
 test("an element has its place in another text where both share a beginning or an end", () => {
   const [before, after] = [[..."abcde"], [..."abXYde"]];
   assert.deepEqual(
-    before.map((_, at) => placeIn(before, after, at)),
+    before.map((_, at) => indexIn(before, after, at)),
     [0, 1, null, 4, 5],
   );
   assert.deepEqual(
-    [0, 1, 2, 3].map((at) => placeIn([..."abcd"], [..."xbyd"], at)),
+    [0, 1, 2, 3].map((at) => indexIn([..."abcd"], [..."xbyd"], at)),
     [null, 1, null, 3],
   );
 });

@@ -131,7 +131,7 @@ class WhyView(OpensBelow):
         return NeuronView(self.content.trace)
 
     def _shown_address(self) -> Address:
-        """Return the address of the shown score; the twin of `placeOf` in WhyView.ts."""
+        """Return the address of the shown score; the twin of `argsOf` in WhyView.ts."""
         opens, state = self._options["opens"], self.selection
         head = state.head if isinstance(state.head, int) else opens["head"]
         pinned, pair = state.pinned, (opens["query"], opens["key"])

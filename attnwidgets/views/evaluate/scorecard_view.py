@@ -170,7 +170,7 @@ class ScorecardView(StandaloneView):
 
 
 def described(name: str, card: Scorecard) -> dict[str, Any]:
-    """Return a scorecard for the browser (`Card` of scorecard/card.ts)."""
+    """Return a scorecard for the browser (`Card` of scorecard/scores.ts)."""
     from attnwidgets.evaluate.scorecards.table import direction_of, order_of, row_is_baseline
     from attnwidgets.views.wire.header import model_name
 

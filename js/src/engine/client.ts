@@ -1,6 +1,6 @@
 /**
- * An engine as the page uses it: in the page itself, for small models, or in a worker. One request runs; later ones wait in
- * order.
+ * The page's interface to an engine, which runs in the page itself for small models, and otherwise in a worker.
+ * Requests run one after the other, in their order.
  */
 import type { Engine } from "./engine.ts";
 import {
@@ -14,14 +14,17 @@ import {
   serve,
   type ToWorker,
 } from "./serve.ts";
-import type { Continuation, Edits, PackedModel, Pass, Relevance, Rule, Sampling, Target, Wanted } from "./types.ts";
+import type { Continuation, Edits, Outputs, PackedModel, Pass, Relevance, Rule, Sampling, Target } from "./types.ts";
 
 export interface EngineClient {
-  /** Hand over a part of the file of weights that begins at a byte; it cannot be used here any more. */
+  /** Transfer a part of the file of weights that begins at a byte; the page can no longer use the bytes. */
   load(at: number, bytes: Uint8Array): Promise<void>;
-  pass(ids: readonly number[], edits: Edits, wanted: Wanted): Promise<Pass>;
+  pass(ids: readonly number[], edits: Edits, outputs: Outputs): Promise<Pass>;
   relevance(ids: readonly number[], edits: Edits, target: Target, rule: Rule): Promise<Relevance>;
-  /** Continue a text; `onToken` returning false stops, and the next token waits for what it returns. */
+  /**
+   * Continue a text. Generation stops when `onToken` returns false, and waits for a returned promise before the next
+   * token.
+   */
   continued(ids: readonly number[], sampling: Sampling, onToken: OnToken): Promise<Continuation>;
   about(): About;
   /** Requests that wait fail; the weights are freed. */
@@ -46,7 +49,7 @@ function inOrder(ask: Ask, about: About, close: () => void): EngineClient {
     load: async (at, bytes) => {
       await next({ name: "load", at, bytes });
     },
-    pass: (ids, edits, wanted) => next({ name: "pass", ids, edits, wanted }) as Promise<Pass>,
+    pass: (ids, edits, outputs) => next({ name: "pass", ids, edits, outputs }) as Promise<Pass>,
     relevance: (ids, edits, target, rule) =>
       next({ name: "relevance", ids, edits, target, rule }) as Promise<Relevance>,
     continued: (ids, sampling, onToken) => next({ name: "continued", ids, sampling }, onToken) as Promise<Continuation>,

@@ -1,4 +1,4 @@
-/** How a text is continued, token by token; keys and values of earlier tokens are kept. */
+/** Continue a text token by token, with a cache of the keys and values of earlier tokens. */
 import { anglesOf, embed, ended, type KeyValueCache, runBlock, runHead } from "./forward.ts";
 import type { Machine } from "./machine.ts";
 import type { Continuation, Sampling } from "./types.ts";
@@ -22,7 +22,7 @@ function logSum(values: ArrayLike<number>): number {
   return top + Math.log(sum);
 }
 
-/** The outcomes with the largest logits, the earlier of equal ones first. */
+/** The outcomes with the largest logits; ties in their order. */
 function largest(logits: Float32Array, count: number): number[] {
   if (count === 1) return [logits.reduce((best, logit, i) => (logit > logits[best]! ? i : best), 0)];
   const order = [...logits.keys()].sort((a, b) => logits[b]! - logits[a]! || a - b);
@@ -42,11 +42,11 @@ function drawn(logits: Float32Array, { temperature, top_k, top_p }: Sampling, ne
     mass += shares.at(-1)!;
   }
   let left = next() * mass;
-  const place = shares.findIndex((share) => {
+  const index = shares.findIndex((share) => {
     left -= share;
     return left < 0;
   });
-  return order[place < 0 ? shares.length - 1 : place]!;
+  return order[index < 0 ? shares.length - 1 : index]!;
 }
 
 const NO_EDITS = { outputs: [], rows: [] };
@@ -73,7 +73,7 @@ function logitsAfter(
   return machine.copy(logits, outcomes);
 }
 
-/** Continue a text; the consumer says with `next(false)` that it has enough. */
+/** Continue a text; the consumer stops it by `next(false)`. */
 export function* continuation(
   machine: Machine,
   ids: readonly number[],

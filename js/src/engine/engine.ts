@@ -8,7 +8,7 @@ import type { Backend } from "./kernels.ts";
 import { Machine } from "./machine.ts";
 import { plainBackend } from "./plain.ts";
 import { relevanceOf } from "./reverse.ts";
-import type { Continuation, Edits, PackedModel, Pass, Relevance, Rule, Sampling, Target, Wanted } from "./types.ts";
+import type { Continuation, Edits, Outputs, PackedModel, Pass, Relevance, Rule, Sampling, Target } from "./types.ts";
 import { chooseBackend, type Modules } from "./wasm.ts";
 
 export interface Engine {
@@ -17,16 +17,16 @@ export interface Engine {
   readonly backend: Backend["name"];
   /** Why it is slow, as a sentence; "" where it is not. */
   readonly slow: string;
-  /** Take a part of the file that begins at a byte; parts may come in any order. */
+  /** Load a part of the file that begins at a byte; parts may arrive in any order. */
   load(at: number, bytes: Uint8Array): void;
-  pass(ids: readonly number[], edits: Edits, wanted: Wanted): Pass;
+  pass(ids: readonly number[], edits: Edits, outputs: Outputs): Pass;
   relevance(ids: readonly number[], edits: Edits, target: Target, rule: Rule): Relevance;
-  /** The next tokens one by one; no other pass may run in between. */
+  /** Generate tokens; no other pass may run until the generator ends. */
   tokens(
     ids: readonly number[],
     sampling: Sampling,
   ): Generator<{ id: number; log: number }, Continuation, boolean | void>;
-  /** The same at once; `onToken` returning false stops. */
+  /** The same without pauses; `onToken` returning false stops. */
   continued(
     ids: readonly number[],
     sampling: Sampling,
@@ -34,7 +34,7 @@ export interface Engine {
   ): Continuation;
 }
 
-/** An engine with the fastest kernels that work here, of compiled modules; or in plain JavaScript, for a small model. */
+/** An engine with the fastest supported kernels, of compiled modules; or in plain JavaScript, for a small model. */
 export async function createEngine(packed: PackedModel, modules: Modules | "plain"): Promise<Engine> {
   return engineOver(packed, modules === "plain" ? plainBackend() : await chooseBackend(packed, modules));
 }
@@ -47,7 +47,7 @@ export function engineOver(packed: PackedModel, backend: Backend): Engine {
     backend: backend.name,
     slow: backend.slow,
     load: (at, bytes) => machine.load(at, bytes),
-    pass: (ids, edits, wanted) => passOf(machine, ids, edits, wanted),
+    pass: (ids, edits, outputs) => passOf(machine, ids, edits, outputs),
     relevance: (ids, edits, target, rule) => relevanceOf(machine, ids, edits, target, rule),
     tokens: (ids, sampling) => continuation(machine, ids, sampling),
     continued(ids, sampling, onToken) {
@@ -60,7 +60,7 @@ export function engineOver(packed: PackedModel, backend: Backend): Engine {
 }
 
 /** A pass; the room of each block is used again by the next. */
-function passOf(machine: Machine, ids: readonly number[], edits: Edits, wanted: Wanted): Pass {
+function passOf(machine: Machine, ids: readonly number[], edits: Edits, outputs: Outputs): Pass {
   const { heads, sources, size, width } = machine.shape;
   const n = ids.length;
   machine.begin();
@@ -77,7 +77,7 @@ function passOf(machine: Machine, ids: readonly number[], edits: Edits, wanted: 
     const { a, q, k, v, mixed, out } = runBlock(machine, layer, x, n, angles, layers[layer]!);
     pass.attention.push(machine.copy(a, heads * n * n));
     pass.mixed.push(machine.copy(mixed, n * heads * size));
-    if (wanted.heads) {
+    if (outputs.heads) {
       pass.queries.push(machine.copy(q, n * heads * size));
       pass.keys.push(machine.copy(k, n * sources * size));
       pass.values.push(machine.copy(v, n * sources * size));
@@ -87,7 +87,7 @@ function passOf(machine: Machine, ids: readonly number[], edits: Edits, wanted: 
   });
   const { states } = ended(machine, x, n);
   pass.states = machine.copy(states, n * width);
-  const rows = rowsOf(machine, ids).slice(wanted.logits === "last" ? -1 : 0);
+  const rows = rowsOf(machine, ids).slice(outputs.logits === "last" ? -1 : 0);
   if (rows.length) {
     const { logits, outcomes } = runHead(machine, states + rows[0]! * width * 4, rows.length);
     pass.logits = machine.copy(logits, rows.length * outcomes);

@@ -26,7 +26,7 @@ export interface Block {
   /** Inputs of queries, keys and values, and of the network. */
   seen: number;
   read: number;
-  /** Queries and keys before their norms, and one over their sizes; 0 without norms. */
+  /** Queries and keys before their norms, and the reciprocals of their sizes; 0 without norms. */
   rawQ: number;
   rawK: number;
   rq: number;
@@ -38,17 +38,17 @@ export interface Block {
   /** Outputs of heads before and after edits. */
   mixed: number;
   z: number;
-  /** States behind the attention: the sum, and what the network adds to. */
+  /** Residual states after the attention: their sum, and the input to which the network is added. */
   sum: number;
   middle: number;
   up: number;
   gate: number;
   /** f(x) / x of the activation, for x = gate or up. */
   ratio: number;
-  /** States behind the network: the sum, and what the next block reads. */
+  /** Residual states after the network: their sum, and the input of the next block. */
   total: number;
   out: number;
-  /** One over the sizes in the two norms. */
+  /** The reciprocals of the sizes in both norms. */
   r1: number;
   r2: number;
 }
@@ -56,7 +56,7 @@ export interface Block {
 /** A recorded pass, for its reverse. */
 export interface Tape {
   ids: readonly number[];
-  /** Word embeddings [token, width], and with positions; one over the sizes in the norms at both ends. */
+  /** Word embeddings [token, width], and with positions; the reciprocals of the sizes in the norms at both ends. */
   token: number;
   embedded: number;
   startR: number;

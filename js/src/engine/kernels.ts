@@ -1,7 +1,7 @@
 /**
- * The operations of a pass and of its reverse over one memory. Arguments are addresses in bytes (of float32 numbers, unless
- * said otherwise), sizes, and flags (0 or 1); an address of 0 stands for a tensor that does not exist. Arrays with different names
- * do not overlap, except where said.
+ * The operations of a pass and of its reverse over a shared memory. Arguments are addresses in bytes (of float32
+ * numbers unless stated otherwise), sizes, and flags (0 or 1); an address of 0 stands for a tensor that does not exist.
+ * Arrays with different names do not overlap, except where stated.
  */
 export interface Kernels {
   /** y [n, to] = x [n, from] W + b. `panel` has room for 4 rows of W. */
@@ -31,7 +31,7 @@ export interface Kernels {
   ): void;
   /** One row of W [to, from], unpacked. */
   row(packing: number, w: number, s: number, row: number, from: number, y: number): void;
-  /** y = r (x - mean) gain + bias by row, with r [n] one over the size; `rms`: without the mean. */
+  /** y = r (x - mean) gain + bias by row, with r [n] the reciprocal of the size; `rms`: without the mean. */
   norm(
     x: number,
     n: number,
@@ -55,7 +55,9 @@ export interface Kernels {
     constant: number,
     dx: number,
   ): void;
-  /** Turn pairs of numbers of every head of x [n, wide], in place, by angles [n, size / 2]; `sign` -1: back. */
+  /**
+   * Rotate in place the pairs of numbers of every head of x [n, wide] by angles [n, size / 2]; `sign` -1: backwards.
+   */
   rotate(x: number, n: number, wide: number, size: number, cos: number, sin: number, sign: number): void;
   /** a [head, n, all] = softmax(scale q k): q [n, head, size] are the last n of `all` tokens, k [all, source, size]. */
   attend(
@@ -73,8 +75,9 @@ export interface Kernels {
   /** z [n, head, size] = a v. */
   mix(a: number, v: number, n: number, all: number, heads: number, sources: number, size: number, z: number): void;
   /**
-   * Add to dq, dk and dv what dz gives them. `share`: what of a product of two factors each of them receives. `soft` 0:
-   * attention is a constant, and dv receives everything. `fixed` [head, n] bytes: 1 where a row was set. `da` [n] is scratch.
+   * Add the gradients that dz gives to dq, dk and dv. `share`: the share of a product that each of its two factors
+   * receives. `soft` 0: attention is a constant, and dv receives everything. `fixed` [head, n] bytes: 1 where a row was
+   * set. `da` [n] is scratch.
    */
   unattend(
     dz: number,
@@ -95,7 +98,7 @@ export interface Kernels {
     dk: number,
     dv: number,
   ): void;
-  /** r = f(x) / x (0 at 0) and y = f(x), times u if there is one. */
+  /** r = f(x) / x (0 at 0) and y = f(x), times u unless its address is 0. */
   act(kind: number, x: number, u: number, count: number, r: number, y: number): void;
   /** y = f'(x) */
   slope(kind: number, x: number, count: number, y: number): void;
@@ -108,11 +111,11 @@ export interface Kernels {
 /** Memory that grows; its buffer changes then. */
 export interface Memory {
   readonly buffer: ArrayBuffer;
-  /** Make room for at least so many bytes in all. */
+  /** Grow the memory to at least this many bytes. */
   reach(bytes: number): void;
 }
 
-/** How kernels know a tensor's packing. float16 is widened when it is loaded. */
+/** The numbers of packings in the kernels. float16 is widened when it is loaded. */
 export const PACKINGS = { f32: 0, f16: 0, q8: 1, q4m: 2 } as const;
 
 export interface Backend {

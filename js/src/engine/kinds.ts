@@ -55,7 +55,7 @@ export function storedTensors(tensors: readonly PackedTensor[]): { tensors: Stor
   return { tensors: stored, bytes: end };
 }
 
-/** The number that 16 bits stand for. */
+/** Decode a 16-bit float. */
 function number16(bits: number): number {
   const [exponent, fraction] = [(bits >> 10) & 31, bits & 1023];
   const size = exponent ? 2 ** (exponent - 15) * (1 + fraction / 1024) : 2 ** -24 * fraction;
@@ -65,7 +65,7 @@ function number16(bits: number): number {
 /** A table of all 65,536 numbers: a `DataView` a number would take a hundred times as long. */
 let table: Float32Array | undefined;
 
-/** The numbers that little-endian float16 stands for. Both may share memory, if `to` ends where `bytes` ends. */
+/** Decode little-endian float16 numbers. Both arrays may share memory if `to` ends where `bytes` ends. */
 export function widen(bytes: Uint8Array, to: Float32Array): void {
   table ??= Float32Array.from({ length: 65536 }, (_, bits) => number16(bits));
   const numbers = table;

@@ -15,7 +15,7 @@ export interface Tensor {
 
 export type Tensors = Record<string, Tensor>;
 
-/** A part of the file, and where it goes. float16 is widened to float32 when all of it is there. */
+/** A part of the file, and its address. float16 is widened to float32 once the whole part has arrived. */
 interface Stretch {
   at: number;
   bytes: number;
@@ -56,7 +56,7 @@ export class Machine {
     this.bytes = bytes;
     this.layers = Array.from({ length: packed.layers }, () => ({}));
     this.top = Math.ceil(backend.start / 16) * 16;
-    // At once, as memory may be copied when it grows.
+    // In a single step, as memory may be copied when it grows.
     backend.memory.reach(this.top + tensors.reduce((sum, stored) => sum + roomFor(stored), 0));
     for (const { name, kind, to, from, at, bytes: length, scalesAt, scalesBytes } of tensors) {
       const tensor = { packing: PACKINGS[kind], to, from, w: 0, s: 0 };
@@ -76,7 +76,7 @@ export class Machine {
     return to;
   }
 
-  /** Put bytes of the file that begin at `at` where they belong; every byte comes once. */
+  /** Copy bytes of the file that begin at `at` to their addresses; every byte arrives once. */
   load(at: number, part: Uint8Array): void {
     const end = at + part.length;
     if (at < 0 || end > this.bytes + 15)
@@ -96,7 +96,7 @@ export class Machine {
     }
   }
 
-  /** Begin a pass: forget what the last one left. Returns its number. */
+  /** Begin a pass: discard the records of the last pass. Returns the number of the pass. */
   begin(): number {
     const left = this.stretches.reduce((sum, stretch) => sum + stretch.left, 0);
     if (left) throw new Error(`The weights are not loaded: ${left} of ${this.bytes} bytes are missing.`);
@@ -160,7 +160,7 @@ export class Machine {
     return y;
   }
 
-  /** Add to dx what dy gives it through W. */
+  /** Add to dx the gradient of the input, given the gradient dy of the output of W. */
   back(dy: number, n: number, W: Tensor, dx: number): number {
     this.kernels.back(W.packing, dy, n, W.to, W.w, W.s, W.from, dx, this.panel);
     return dx;
@@ -172,7 +172,7 @@ export class Machine {
     return y;
   }
 
-  /** A norm over rows of `width` numbers, and one over the size of each. */
+  /** A norm over rows of `width` numbers, and the reciprocal of the size of each row. */
   norm(x: number, n: number, of: Tensors, name: string): { y: number; r: number } {
     const { eps, rms } = this.shape;
     const { w, from } = of[name]!;
@@ -181,13 +181,16 @@ export class Machine {
     return { y, r };
   }
 
-  /** Add to dx what dy gives it through a norm; `constant`: whose size is a constant. */
+  /**
+   * Add to dx the gradient of the input of a norm, given the gradient dy of its output; `constant`: the size counts as
+   * a constant.
+   */
   unnorm(x: number, r: number, dy: number, n: number, gain: Tensor, constant: boolean, dx: number): number {
     this.kernels.unnorm(x, dy, n, gain.from, gain.w, r, Number(this.shape.rms), Number(constant), dx);
     return dx;
   }
 
-  /** r = f(x) / x and y = f(x), times u if there is one. */
+  /** r = f(x) / x and y = f(x), times u if given. */
   act(name: keyof typeof ACTIVATIONS, x: number, u: number, count: number): { r: number; y: number } {
     const [r, y] = [this.floats(count), this.floats(count)];
     this.kernels.act(ACTIVATIONS[name], x, u, count, r, y);

@@ -88,7 +88,7 @@ function tile(
   let g = b ? f[b + l]! : 0;
   let [d, e, h, i, m, z] = [c, c, c, g, g, g];
   for (let j = 0; j < from; j += 1) {
-    // No destructuring here: it would take half of the time.
+    // No destructuring: it would double the time.
     const first = f[w + j]!;
     const second = f[v + j]!;
     const s = f[o + j]!;
@@ -134,7 +134,7 @@ function backTile(f: Float32Array, g: number, high: number, rows: number, step: 
   }
 }
 
-/** One row of attention: the softmax of the first `last` scores, and zeros. */
+/** A row of attention: the softmax of the first `last` scores, then zeros. */
 function softmax(f: Float32Array, row: number, last: number, all: number): void {
   let [top, sum] = [Number.NEGATIVE_INFINITY, 0];
   for (let j = 0; j < last; j += 1) top = Math.max(top, f[row + j]!);
@@ -229,8 +229,8 @@ function rows(memory: PlainMemory): Pick<Kernels, "norm" | "unnorm" | "rotate"> 
         for (let j = 0; j < width && !constant; j += 1)
           along += (f[(gain >> 2) + j]! * f[over + j]! * (f[from + j]! - mean) * scale * scale) / width;
         for (let j = 0; j < width; j += 1) {
-          const own = f[(gain >> 2) + j]! * f[over + j]! - shift - (f[from + j]! - mean) * along;
-          f[to + j] = f[to + j]! + scale * own;
+          const gradient = f[(gain >> 2) + j]! * f[over + j]! - shift - (f[from + j]! - mean) * along;
+          f[to + j] = f[to + j]! + scale * gradient;
         }
       }
     },

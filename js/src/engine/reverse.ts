@@ -1,13 +1,14 @@
 /**
- * The reverse of a pass for one target: gradients, AttnLRP (Achtibat et al. 2024) or CP-LRP (Ali et al. 2022), by the rules of
- * attnwidgets/relevance. A norm's size is a constant under both; an activation passes relevance on as f(x) / x; AttnLRP
- * halves products, and CP-LRP gives all to values and gated numbers, with attention and gates as constants.
+ * The reverse of a pass for a single target: gradients, AttnLRP (Achtibat et al. 2024) or CP-LRP (Ali et al. 2022), by
+ * the rules of attnwidgets/relevance. The size of a norm is a constant under both rules; an activation passes relevance
+ * on as f(x) / x; AttnLRP halves products, and CP-LRP gives everything to values and gated numbers, with attention and
+ * gates as constants.
  */
 import { type Block, record, rowsOf, runHead, type Tape } from "./forward.ts";
 import type { Machine } from "./machine.ts";
 import { ACTIVATIONS, type Activation, type Edits, type Relevance, type Rule, type Target } from "./types.ts";
 
-/** Multiply a gradient in place by what an activation passes on. */
+/** Multiply a gradient in place by the factor that an activation passes on. */
 function throughActivation(
   machine: Machine,
   name: Activation,
@@ -62,7 +63,7 @@ function seed(machine: Machine, tape: Tape, target: Target, rule: Rule): { value
   return { value, g: all };
 }
 
-/** Add to `into` what the network's output gradient gives to what it read. */
+/** Add to `into` the gradient of the network's input, given the gradient of its output. */
 function backNetwork(
   machine: Machine,
   layer: number,
@@ -92,7 +93,7 @@ function backNetwork(
   machine.back(inner, n, of.gate!, into);
 }
 
-/** Add to `into` what gradients of queries or keys give to what they are computed from. */
+/** Add to `into` the gradient of the states that queries or keys are computed from. */
 function backProjection(
   machine: Machine,
   { layer, n, rule, tape }: { layer: number; n: number; rule: Rule; tape: Tape },
@@ -111,7 +112,10 @@ function backProjection(
   machine.back(before, n, W, into);
 }
 
-/** Add to `into` what attention's output gradient gives to what it read; returns the relevance of heads [head, token]. */
+/**
+ * Add to `into` the gradient of the attention's input, given the gradient of its output; returns the relevance of heads
+ * [head, token].
+ */
 function backAttention(machine: Machine, layer: number, tape: Tape, rule: Rule, g: number, into: number): Float32Array {
   const { kernels, shape, layers } = machine;
   const { heads, sources, size } = shape;
@@ -201,7 +205,7 @@ export function backFrom(machine: Machine, tape: Tape, g: number, rule: Rule): O
   const count = n * shape.width;
   const constant = rule !== "gradient";
   const { start, end } = weights;
-  // The gradient between blocks; what a block needs is free again after the block.
+  // The gradient between blocks; the memory of a block is free again after the block.
   const between = end ? machine.unnorm(tape.last, tape.endR, g, n, end, constant, machine.zeros(count)) : g;
   const heads: Float32Array[] = [];
   for (let layer = machine.layers.length - 1; layer >= 0; layer -= 1) {

@@ -1,6 +1,6 @@
 /** Requests to an engine, in the page or in a worker. */
 import { createEngine, type Engine } from "./engine.ts";
-import type { Continuation, Edits, PackedModel, Pass, Relevance, Rule, Sampling, Target, Wanted } from "./types.ts";
+import type { Continuation, Edits, Outputs, PackedModel, Pass, Relevance, Rule, Sampling, Target } from "./types.ts";
 import type { Modules } from "./wasm.ts";
 
 /** Which kernels compute, the bytes of the weights' file, and why it is slow ("" where it is not). */
@@ -10,12 +10,12 @@ export type About = Pick<Engine, "backend" | "bytes" | "slow">;
 export type Call =
   | { name: "open"; packed: PackedModel }
   | { name: "load"; at: number; bytes: Uint8Array }
-  | { name: "pass"; ids: readonly number[]; edits: Edits; wanted: Wanted }
+  | { name: "pass"; ids: readonly number[]; edits: Edits; outputs: Outputs }
   | { name: "relevance"; ids: readonly number[]; edits: Edits; target: Target; rule: Rule }
   | { name: "continued"; ids: readonly number[]; sampling: Sampling };
 type Answer = About | Pass | Relevance | Continuation | null;
 
-/** Whether a continuation goes on after a token. */
+/** Whether a continuation should proceed after a token. */
 export type OnToken = (id: number, log: number) => boolean | void | Promise<boolean | void>;
 
 export const aboutOf = ({ backend, bytes, slow }: Engine): About => ({ backend, bytes, slow });
@@ -26,7 +26,7 @@ export async function serve(engine: Engine, call: Call, onToken: OnToken): Promi
     engine.load(call.at, call.bytes);
     return null;
   }
-  if (call.name === "pass") return engine.pass(call.ids, call.edits, call.wanted);
+  if (call.name === "pass") return engine.pass(call.ids, call.edits, call.outputs);
   if (call.name === "relevance") return engine.relevance(call.ids, call.edits, call.target, call.rule);
   if (call.name === "open") return aboutOf(engine);
   const tokens = engine.tokens(call.ids, call.sampling);
@@ -35,11 +35,11 @@ export async function serve(engine: Engine, call: Call, onToken: OnToken): Promi
   return step.value;
 }
 
-/** What a page sends to its worker: requests, and whether a continuation goes on. */
+/** Messages from a page to its worker: requests, and whether a continuation should proceed. */
 export type ToWorker = { id: number; call: Call } | { goes: boolean };
 export type FromWorker = { id: number; value: Answer } | { id: number; error: string } | { token: number; log: number };
 
-/** One end of a channel: a worker, its global object, or a port. */
+/** An end of a channel: a worker, its global object, or a port. */
 export interface Port {
   postMessage(message: unknown, transfer: ArrayBuffer[]): void;
   onmessage: ((event: MessageEvent) => void) | null;
@@ -51,7 +51,7 @@ export function buffersIn(value: unknown): ArrayBuffer[] {
   return value && typeof value === "object" ? Object.values(value).flatMap(buffersIn) : [];
 }
 
-/** Answer the requests that come through a port, one after the other: its client waits for each. */
+/** Answer the requests that come through a port, in order: the client waits for each. */
 export function listen(port: Port, modules: Modules): void {
   let engine: Engine | undefined;
   let goOn: (goes: boolean) => void = () => {};

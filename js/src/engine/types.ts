@@ -1,27 +1,27 @@
-/** What an engine computes with, and what it returns. Matrices are row by row, and axes are in brackets, outermost first. */
+/** The inputs and outputs of an engine. Matrices are row by row, and axes are in brackets, outermost first. */
 import type { PackedTensor } from "./kinds.ts";
 
-/** Activations by the number that kernels know them by. */
+/** The numbers of activations in the kernels. */
 export const ACTIVATIONS = { relu: 0, tanh: 1, silu: 2, gelu: 3, gelu_new: 4 } as const;
 export type Activation = keyof typeof ACTIVATIONS;
 
-/** What is not a weight; see `Layout` of attnwidgets/views/page/live/weights.py. */
+/** The configuration of a model without its weights; see `Layout` of attnwidgets/views/page/live/weights.py. */
 export interface Shape {
   width: number;
   heads: number;
-  /** Heads with keys and values of their own. */
+  /** Number of key and value heads. */
   sources: number;
   /** Numbers of a head. */
   size: number;
   causal: boolean;
-  /** Whether norms stand behind the residual connection, as in BERT. */
+  /** Whether norms follow the residual connection, as in BERT. */
   after: boolean;
   /** Whether norms leave the mean in, as in Llama. */
   rms: boolean;
   eps: number;
   /** Base of the rotary embedding; 0: none. */
   rotary: number;
-  /** What products of queries and keys are multiplied by, by layer. */
+  /** The factor of q · k, by layer. */
   scales: number[];
   activation: Activation;
   /** Which rows the head of the model reads, and its steps before the last. */
@@ -41,9 +41,9 @@ export interface PackedModel {
   tensors: PackedTensor[];
 }
 
-/** What is changed in a pass, by layer and head. */
+/** The changes of a pass, by layer and head. */
 export interface Edits {
-  /** What a head writes at every token instead of its own output, by "layer.head": nothing (null), or [size]. */
+  /** Replaced outputs of heads at every token, by "layer.head": null for zero, or [size]. */
   outputs: ReadonlyMap<string, Float32Array | null>;
   /** A row of attention [key], by "layer.head.query". */
   rows: ReadonlyMap<string, Float32Array>;
@@ -51,7 +51,7 @@ export interface Edits {
 
 export const UNCHANGED: Edits = { outputs: new Map(), rows: new Map() };
 
-export interface Wanted {
+export interface Outputs {
   /** Logits of the last row, or of all that the model's head reads. */
   logits: "last" | "all";
   /** Whether queries, keys and values are returned. */
@@ -62,7 +62,9 @@ export interface Wanted {
 export interface Pass {
   tokens: number[];
   attention: Float32Array[];
-  /** Queries, keys and values as they are compared and mixed, after norms and rotation; empty unless wanted. */
+  /**
+   * Queries, keys and values as attention compares and mixes them, after norms and rotation; empty unless requested.
+   */
   queries: Float32Array[];
   keys: Float32Array[];
   values: Float32Array[];
@@ -85,7 +87,7 @@ export interface Target {
 /** "gradient" is gradient x input; "lrp" AttnLRP and "cp_lrp" CP-LRP, as in attnwidgets/relevance. */
 export type Rule = "gradient" | "lrp" | "cp_lrp";
 
-/** How much everything speaks for a target, in its unit. */
+/** The evidence of every component for a target, in the unit of the target. */
 export interface Relevance {
   /** The target. */
   value: number;
@@ -100,7 +102,7 @@ export interface Sampling {
   how: "greedy" | "sample";
   length: number;
   temperature: number;
-  /** The number of tokens that are kept; 0: all. */
+  /** Sample from the k largest outcomes; 0: from all. */
   top_k: number;
   top_p: number;
   seed: number;
@@ -112,6 +114,6 @@ export interface Continuation {
   ids: number[];
   /** Natural logarithm of the probability of every token, by the model alone. */
   logs: number[];
-  /** Whether it ended with one of `ends`. */
+  /** Whether the text ended with one of `ends`. */
   ended: boolean;
 }

@@ -3,7 +3,7 @@ import type { Backend, Kernels, Memory } from "./kernels.ts";
 import { plainBackend } from "./plain.ts";
 import type { PackedModel } from "./types.ts";
 
-/** js/assembly/kernels.ts, compiled twice. */
+/** js/assembly, compiled twice. */
 export interface Modules {
   fused: Uint8Array<ArrayBuffer>;
   simd: Uint8Array<ArrayBuffer>;
@@ -57,7 +57,7 @@ export async function chooseBackend({ tensors }: PackedModel, { fused, simd }: M
   try {
     if (hasSimd) return await wasmBackend(name, { fused, simd }[name]);
   } catch (error) {
-    // Valid code that does not compile is forbidden: only compiling tells.
+    // Valid code that does not compile is forbidden, which only compiling reveals.
     if (!(error instanceof WebAssembly.CompileError)) throw error;
   }
   const parameters = tensors.reduce((sum, [, , to, from]) => sum + to * from, 0);

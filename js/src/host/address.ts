@@ -1,6 +1,6 @@
 /**
- * The address of a page: its part after `#` says at which method, layer, head and pin a view opens. It comes from
- * anywhere: what it names and the page lacks is left out, and said.
+ * The address of a page: its part after `#` gives the method, layer, head and pin at which a view opens. It may come
+ * from anywhere: names that the page lacks are ignored, and reported.
  */
 import { markOf, NAMES, type Name } from "../link.ts";
 import { MOST_PINS } from "../selection.ts";
@@ -17,14 +17,17 @@ export interface Addressed {
   el: HTMLElement;
   /** Its models, which are others for another text. */
   part(of: "selection" | "store"): Model;
-  /** The number of its texts, the place of the shown one, and what shows another; 0: it has only one. */
+  /**
+   * The number of texts of the view, the index of the shown text, and a function that shows another; 0: the view has a
+   * single text.
+   */
   texts: number;
   shownText(): number;
   showText(index: number): Promise<void>;
 }
 
-/** The values that an address sets in a selection, as far as the page has them. */
-export interface Wanted {
+/** The values that an address sets in a selection, if the page has them. */
+export interface AddressValues {
   values: Partial<SelectionState>;
   /** The fields that the page lacks, as they are written in the address. */
   lacks: string[];
@@ -33,20 +36,20 @@ export interface Wanted {
 }
 
 const LONGEST = 20_000; // characters
-const MOST_SAID = 5;
+const MOST_LISTED = 5;
 
-/** The names and texts of an address; null if it says nothing of a view. */
+/** The names and texts of an address; null if it names no view. */
 export function readAddress(hash: string): URLSearchParams | null {
-  const said = new URLSearchParams(hash.slice(0, LONGEST).replace(/^#/, ""));
-  return hash.includes("=") && NAMES.some((name) => said.has(name)) ? said : null;
+  const fields = new URLSearchParams(hash.slice(0, LONGEST).replace(/^#/, ""));
+  return hash.includes("=") && NAMES.some((name) => fields.has(name)) ? fields : null;
 }
 
 const whole = (text: string): number | null => (/^\d{1,9}$/.test(text) ? Number(text) : null);
 
-/** The pins of an address, all in one unit; those that do not fit are added to `lacks`. */
-function readPins(said: URLSearchParams, pin: (text: string) => Cell | null, lacks: string[]): Cell[] {
+/** The pins of an address, all in the same unit; pins that do not fit are added to `lacks`. */
+function readPins(fields: URLSearchParams, pin: (text: string) => Cell | null, lacks: string[]): Cell[] {
   const pins: Cell[] = [];
-  for (const text of said.getAll("pin").slice(-MOST_PINS)) {
+  for (const text of fields.getAll("pin").slice(-MOST_PINS)) {
     const cell = pin(text);
     if (cell && cell.unit === (pins[0] ?? cell).unit) pins.push(cell);
     else lacks.push(`pin=${text}`);
@@ -55,15 +58,15 @@ function readPins(said: URLSearchParams, pin: (text: string) => Cell | null, lac
 }
 
 /** The values that an address sets in a selection whose views show `header`. */
-export function wanted(
-  said: URLSearchParams,
+export function valuesOf(
+  fields: URLSearchParams,
   header: Header,
   now: Pick<SelectionState, "method" | "unit" | "stack">,
-): Wanted {
+): AddressValues {
   const { sources } = header;
   const lacks: string[] = [];
   const read = <T>(name: Name, parse: (text: string) => T | null): T | null => {
-    const text = said.get(name);
+    const text = fields.get(name);
     const value = text === null ? null : parse(text);
     if (text !== null && value === null) lacks.push(`${name}=${text}`);
     return value;
@@ -77,13 +80,13 @@ export function wanted(
   };
 
   let target = read("target", outcome);
-  let foil = read("foil", (text) => (text === said.get("target") ? null : target && outcome(text)));
+  let foil = read("foil", (text) => (text === fields.get("target") ? null : target && outcome(text)));
   const method = read("method", (text) => sources.find((source) => source.method === text)?.method ?? null);
   const shown = method ?? baseKey(now.method);
   const key = keyWithTargets(shown, target, foil);
   const has = (name: string): boolean => sources.some((source) => source.method === name);
   if (target && !has(key) && sources.some((source) => source.method === shown && source.targets)) {
-    // Its explanation of this target is not in the page: that of the prediction is another one.
+    // The page has only the explanation of the prediction, which is not that of this target.
     lacks.push(`target=${target.id}`);
     [target, foil] = [null, null];
   }
@@ -132,7 +135,7 @@ export function wanted(
     const number = whole(at);
     return number !== null && isLayer(number) && rest.length === 0 ? { ...cell, layer: number } : null;
   };
-  const pins = readPins(said, pin, lacks);
+  const pins = readPins(fields, pin, lacks);
   let span = read("span", (text): Span | null => {
     const [from = "", to = "", counted = shownUnit, side = "query", ...rest] = text.split(",");
     const [start, stop] = [whole(from), whole(to)];
@@ -142,23 +145,23 @@ export function wanted(
   });
   const counted = pins[0]?.unit ?? span?.unit;
   const mark = counted && markOf(header, counted, stack ?? now.stack);
-  const ofAnother = Boolean(mark) && said.has("of") && said.get("of") !== mark;
+  const ofAnother = Boolean(mark) && fields.has("of") && fields.get("of") !== mark;
   if (ofAnother) {
     pins.length = 0;
     span = null;
   }
   Object.assign(values, { pins, pinned: pins.at(-1) ?? null, span });
-  for (const [name, text] of said) if (!NAMES.includes(name as Name)) lacks.push(`${name}=${text}`);
+  for (const [name, text] of fields) if (!NAMES.includes(name as Name)) lacks.push(`${name}=${text}`);
   return { values, lacks, ofAnother };
 }
 
-/** What the page says about an address; "" if it has everything. */
-export function noteOf({ lacks, ofAnother }: Pick<Wanted, "lacks" | "ofAnother">): string {
+/** The note of the page about an address; "" if the page has everything that the address names. */
+export function noteOf({ lacks, ofAnother }: Pick<AddressValues, "lacks" | "ofAnother">): string {
   const short = (text: string): string => (text.length > 40 ? `${text.slice(0, 39)}…` : text);
-  const more = lacks.length > MOST_SAID ? `, and ${lacks.length - MOST_SAID} more` : "";
+  const more = lacks.length > MOST_LISTED ? `, and ${lacks.length - MOST_LISTED} more` : "";
   return [
     lacks.length &&
-      `The address names what this page lacks: ${lacks.slice(0, MOST_SAID).map(short).join(", ")}${more}.`,
+      `The address names what this page lacks: ${lacks.slice(0, MOST_LISTED).map(short).join(", ")}${more}.`,
     ofAnother && "It was made for another text: nothing is pinned.",
   ]
     .filter(Boolean)
@@ -172,9 +175,9 @@ const MOVED = [
 ];
 
 /**
- * Open the views of a page at its address, now and whenever that changes: by hand, or with Back. A view that an address
- * moved before returns to where the page opened it. Resolves, once the address is followed, to a function that scrolls to
- * the view that it names.
+ * Open the views of a page at its address, now and whenever the address changes: edited by the reader, or with Back. A
+ * view that an address moved before returns to the state in which the page opened it. Resolves, once the views have
+ * opened, to a function that scrolls to the named view.
  */
 export async function followAddress(views: readonly Addressed[], selections: readonly Model[]): Promise<() => void> {
   const opening = new Map(
@@ -188,9 +191,9 @@ export async function followAddress(views: readonly Addressed[], selections: rea
   let turn = 0;
 
   const go = async (): Promise<void> => {
-    const said = readAddress(location.hash);
+    const fields = readAddress(location.hash);
     // A plain anchor is about the page, and not about a view.
-    if (!said && location.hash.length > 1) return;
+    if (!fields && location.hash.length > 1) return;
     turn += 1;
     const mine = turn;
     const show = async (view: Addressed | undefined, text: number): Promise<void> => {
@@ -199,14 +202,14 @@ export async function followAddress(views: readonly Addressed[], selections: rea
     const left = moved?.part("selection");
     for (const [name, value] of (left && opening.get(left)) ?? []) left?.set(name, value);
     note.remove();
-    const number = said?.get("view") ?? "1";
-    const view = said ? views[(whole(number) ?? 0) - 1] : undefined;
+    const number = fields?.get("view") ?? "1";
+    const view = fields ? views[(whole(number) ?? 0) - 1] : undefined;
     if (moved && moved !== view) await show(moved, texts.get(moved) ?? 0);
     moved = view;
-    if (!said || mine !== turn) return;
-    let request: Wanted = { values: {}, lacks: [`view=${number}`], ofAnother: false };
+    if (!fields || mine !== turn) return;
+    let request: AddressValues = { values: {}, lacks: [`view=${number}`], ofAnother: false };
     if (view) {
-      const text = said.get("text");
+      const text = fields.get("text");
       const index = text === null ? (texts.get(view) ?? 0) : whole(text);
       const hasText = index !== null && (index < view.texts || text === null);
       if (hasText) await show(view, index);
@@ -214,7 +217,7 @@ export async function followAddress(views: readonly Addressed[], selections: rea
       const selection = view.part("selection");
       const now = (name: string): string => String(selection.get(name));
       const header = view.part("store").get("header") as Header;
-      request = wanted(said, header, { method: now("method"), unit: now("unit"), stack: now("stack") });
+      request = valuesOf(fields, header, { method: now("method"), unit: now("unit"), stack: now("stack") });
       if (!hasText) request.lacks.push(`text=${text}`);
       for (const [name, value] of Object.entries(request.values)) selection.set(name, value);
     }

@@ -1,6 +1,6 @@
 /** Bytes written as text. */
 
-/** The browser's own decoder: Chromium 140, Firefox 133, Safari 18.2 and later. */
+/** The native decoder: Chromium 140, Firefox 133, Safari 18.2 and later. */
 type Decoder = { fromBase64?(text: string): Uint8Array<ArrayBuffer> };
 
 /** Decode a slice of base64 text; `offset` and `length` count decoded bytes. */

@@ -1,6 +1,6 @@
 /**
- * What a reader chose in one text, carried over to another; the twin of attnwidgets/views/base/texts.py. Nothing may
- * come to point at something else.
+ * The reader's choices in a text, carried over to another text; the twin of attnwidgets/views/base/texts.py. No choice
+ * may point at another element afterwards.
  */
 import type { Cell, Header, SelectionState, Source } from "../wire/wire.ts";
 
@@ -10,10 +10,10 @@ interface Chosen {
 }
 
 /**
- * The place in one text of an element of another: in a beginning or end that they share, and between them at the same
- * place in texts of the same length, if it has the same label; else null.
+ * The index in another text of the element that corresponds to an element of this text: in a beginning or end that both
+ * share, or at the same index of texts of the same length if its label is the same; else null.
  */
-export function placeIn(before: readonly string[], after: readonly string[], at: number): number | null {
+export function indexIn(before: readonly string[], after: readonly string[], at: number): number | null {
   const shorter = Math.min(before.length, after.length);
   let [first, last] = [0, 0];
   while (first < shorter && before[first] === after[first]) first += 1;
@@ -23,7 +23,7 @@ export function placeIn(before: readonly string[], after: readonly string[], at:
   return before.length === after.length && before[at] === after[at] ? at : null;
 }
 
-/** Method, stack, layer, head and pins of one selection, as far as another text has them. */
+/** Method, stack, layer, head and pins of a selection, as far as another text has them. */
 export function carriedOver(left: Chosen, leftHeader: Header, to: Chosen, header: Header): Partial<SelectionState> {
   const read = <K extends keyof SelectionState>(from: Chosen, key: K): SelectionState[K] =>
     from.get(key) as SelectionState[K];
@@ -56,7 +56,7 @@ function carriedPin(cell: Cell, stack: string, leftHeader: Header, header: Heade
   });
   if (!before || !after) return null;
   const [query, key] = (["query", "key"] as const).map((side) =>
-    cell[side] < 0 ? cell[side] : placeIn(before[side], after[side], cell[side]),
+    cell[side] < 0 ? cell[side] : indexIn(before[side], after[side], cell[side]),
   );
   return typeof query === "number" && typeof key === "number" ? { ...cell, query, key } : null;
 }

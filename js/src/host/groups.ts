@@ -1,4 +1,4 @@
-/** Views that show the same text, and go to another one together. */
+/** Views that show the same text, and change to another text together. */
 
 import type { QuestionOptions } from "../wire/questions.ts";
 import type { ExplorerOptions, ViewOptions } from "../wire/viewState.ts";
@@ -6,7 +6,7 @@ import type { Header } from "../wire/wire.ts";
 import { carriedOver } from "./carrying.ts";
 import type { State } from "./pageModel.ts";
 
-/** For each view the models that stand for it, by text; null where it stays as it is. `shown` is the place of the text. */
+/** For each view, the models of its texts; null where it does not change. `shown` is the index of the shown text. */
 export interface Group {
   shown: number;
   views: (string | null)[][];
@@ -24,7 +24,7 @@ export interface Models {
   written(name: string): State | undefined;
   /** A store or a selection. */
   model(name: string): Settable | undefined;
-  /** Of the models that stand for a view, the one that is drawn. */
+  /** The drawn model among the models of a view. */
   drawn(line: readonly (string | null)[]): Settable | undefined;
 }
 
@@ -33,7 +33,7 @@ type Asking = ViewOptions & Partial<QuestionOptions>;
 /** The name of a model that a state refers to. */
 export const nameIn = (ref: unknown): string => String(ref).replace(/^anywidget:/, "");
 
-/** Let the views of a group show another text. */
+/** Change the text of the views of a group. */
 export function showIn(group: Group, index: number, models: Models): void {
   const left = group.shown;
   if (index === left) return;
@@ -53,7 +53,7 @@ export function showIn(group: Group, index: number, models: Models): void {
       ...(after.options as ViewOptions),
       filters,
       ...(texts && { texts: { ...texts, previous: left } }),
-      // An answer stays; the next one is about the text that is shown.
+      // A submitted answer stays; the next answer is about the shown text.
       ...(question && { question: { ...question, subject: subject === undefined ? record?.subject : subject } }),
     };
     model.setAll({ options, store: after.store, selection: after.selection });

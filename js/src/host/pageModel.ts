@@ -10,7 +10,7 @@ export class PageModel {
   readonly #state: State;
   readonly #listeners = new Map<string, Set<Listener>>();
   onSend: (request: Request | Question) => void = () => undefined;
-  /** Whether a view uses it, on the page or inside another; false for those that stand for it with another text. */
+  /** Whether a view uses it, on the page or inside another; false for the models of other texts. */
   isDrawn = false;
 
   constructor(state: State) {
@@ -25,7 +25,7 @@ export class PageModel {
     this.setAll({ [key]: value });
   }
 
-  /** Set several values, and then say which of them differ. */
+  /** Set several values, and then notify of those that differ. */
   setAll(values: State): void {
     const changed = Object.entries(values).filter(([key, value]) => {
       const old = this.#state[key];
@@ -37,8 +37,8 @@ export class PageModel {
   }
 
   on(name: string, callback: Listener): void {
-    const known = this.#listeners.get(name);
-    if (known) known.add(callback);
+    const listeners = this.#listeners.get(name);
+    if (listeners) listeners.add(callback);
     else this.#listeners.set(name, new Set([callback]));
   }
 
@@ -50,7 +50,7 @@ export class PageModel {
     for (const callback of [...(this.#listeners.get(name) ?? [])]) callback(...(args as never[]));
   }
 
-  /** The model as one view sees it: its listeners are removed when the signal aborts. */
+  /** The model from the side of a single view: its listeners are removed when the signal aborts. */
   proxy(signal: AbortSignal): AnyModel {
     return {
       get: (key: string) => this.get(key),

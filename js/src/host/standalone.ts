@@ -1,6 +1,6 @@
 /**
  * A page without a kernel: the same views, over models stored in the page. This host answers the store's requests from
- * the page's archive, as the kernel would, and says so if the file lacks an answer.
+ * the page's archive, as the kernel would, and replies with an error if the file lacks an answer.
  */
 import type { AnyModel, Host } from "@anywidget/types";
 import type { ViewProps } from "../context.ts";
@@ -28,7 +28,7 @@ import { PageModel, type State } from "./pageModel.ts";
 
 const VIEWS = ".aw-view[data-model]";
 
-/** What a page holds in addition to the eager bytes of a store. */
+/** The data of a store in a page, in addition to its eager bytes. */
 interface Archive {
   tiles: (TileMeta & Placed)[];
   thumbs: (Thumbs & Placed)[];
@@ -55,7 +55,7 @@ interface Page {
   live?: PackedLive[];
 }
 
-/** What a page's script holds: its parts, and apart from them the one that runs models. */
+/** The scripts of a page: its parts, and separately the script that runs models. */
 interface Scripts {
   awParts?: PartCode[];
   /** The worker that runs models of the page's folder, as text. */
@@ -87,7 +87,7 @@ async function unpacked(id: string): Promise<Uint8Array<ArrayBuffer>> {
   return text ? inflate(base64Bytes(text)) : new Uint8Array(0);
 }
 
-/** Let the views of a group show another text. Its numbers are unpacked first, if it was not shown before. */
+/** Change the text of the views of a group. Its numbers are unpacked first, if it was not shown before. */
 async function showText(
   group: Group,
   index: number,
@@ -131,16 +131,16 @@ async function answerRequest(request: Request, archive: Archive, read: Read): Pr
     archive.thumbs.find((t) => t.source === source && t.special === special);
   if (kind === "layer") {
     const { source, layer, heads } = request;
-    const found: (TileMeta & Placed)[] = [];
+    const selected: (TileMeta & Placed)[] = [];
     const refused: { head: HeadKey; message: string }[] = [];
     for (const head of heads) {
       const tile = archivedTile({ source, layer, head });
-      if (tile) found.push(tile);
+      if (tile) selected.push(tile);
       else refused.push({ head, message: MISSING });
     }
-    const parts = await Promise.all(found.map(read));
+    const parts = await Promise.all(selected.map(read));
     let end = 0;
-    const tiles = found.map((tile, i) => {
+    const tiles = selected.map((tile, i) => {
       const { length } = parts[i] as Uint8Array;
       end += length;
       return { ...tile, offset: end - length, length };
@@ -172,20 +172,20 @@ async function answerQuestion(
   return [{ kind: "answer", id, meta: recordedAnswer.meta, lengths }, buffers];
 }
 
-/** Whether a page's own reply leaves something open. */
+/** Whether a recorded reply is incomplete. */
 const lacks = (reply: Reply | QuestionReply): boolean =>
   reply.kind === "error" || (reply.kind === "layer" && reply.refused.length > 0);
 
-/** The models of a page, and what answers them. */
+/** The models of a page, and the functions that answer their requests. */
 interface Hosted {
   models: ReadonlyMap<string, PageModel>;
-  /** Resolves when all models are there. */
+  /** Resolves when all models have been created. */
   ready: Promise<unknown>;
   groupOf(id: string): Group | undefined;
   show(group: Group, index: number): Promise<void>;
 }
 
-/** Make the models of a page; `texted` is called when views went to another text. */
+/** Create the models of a page; `texted` is called when views changed to another text. */
 function hosted(page: Page, live: ReturnType<NonNullable<Scripts["awLive"]>> | undefined, texted: () => void): Hosted {
   const models = new Map<string, PageModel>();
   const groups = page.texts ?? [];
@@ -208,7 +208,7 @@ function hosted(page: Page, live: ReturnType<NonNullable<Scripts["awLive"]>> | u
       let answered: Answered;
       try {
         answered = await recorded(request as never);
-        // What was not recorded may be computed.
+        // Numbers that were not recorded may be computed in the page.
         const tell: Tell = (news) => model.emit("msg:custom", { kind: "progress", id: request.id, ...news }, []);
         if (lacks(answered[0])) answered = (await computed?.(id, request, tell)) ?? answered;
       } catch (error) {
@@ -237,14 +237,14 @@ function hosted(page: Page, live: ReturnType<NonNullable<Scripts["awLive"]>> | u
 type Answered = [Reply | QuestionReply, Uint8Array[]];
 type Computes = (id: string, request: Request | Question, tell: Tell) => Promise<Answered | null>;
 
-/** What a page recorded for a store. */
+/** The recorded answers of a store. */
 function storeAnswers(page: Page, id: string): (request: Request) => Promise<Answered> {
   const archive = { tiles: page.archive[id] ?? [], thumbs: page.thumbs?.[id] ?? [] };
   const read = reader(`aw-tiles-${id}`);
   return (request) => answerRequest(request, archive, read);
 }
 
-/** What a page recorded for a view, about the text that is shown; `show` takes its group to another. */
+/** The recorded answers of a view about the shown text; `show` changes its group to another text. */
 function viewAnswers(
   page: Page,
   id: string,
@@ -270,7 +270,7 @@ async function start(): Promise<void> {
   if (!page) return;
   const { awParts, awLive } = globalThis as Scripts;
   const live = awLive?.(shared);
-  /** Say on every view which of its texts it shows, for its link. */
+  /** Mark every view with the index of its text, for its link. */
   const markTexts = (): void => {
     for (const { el, group } of shown) if (group) el.dataset.text = String(group.shown);
   };
@@ -295,7 +295,7 @@ async function start(): Promise<void> {
   };
   for (const { model } of shown) mark(model);
   markTexts();
-  // Before anything is drawn: a page opens where its address says.
+  // Before anything is drawn: a page opens as its address specifies.
   const scroll = await followAddress(
     shown
       .filter(({ el }) => !("live" in el.dataset))
@@ -323,7 +323,7 @@ async function start(): Promise<void> {
   scroll();
 }
 
-/** Say in place of every view that the page cannot be shown. */
+/** Write in every view that the page cannot be shown. */
 function refuse(error: unknown): void {
   console.error(error);
   for (const el of document.querySelectorAll<HTMLElement>(VIEWS)) {

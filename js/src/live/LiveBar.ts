@@ -1,6 +1,6 @@
 /**
- * What a live page says of itself, and a line for the reader's own text: what the model predicts after it while it is
- * typed, and a continuation.
+ * The bar of a live page: information about its model, and a field for the reader's text with the predictions after it,
+ * updated while the reader types, and a continuation.
  */
 import { assign, createWatch, h, on, setChildren, setFlag, setText, shortLabel } from "../dom.ts";
 import { percent } from "../numbers.ts";
@@ -39,7 +39,7 @@ export const renderLiveBar = view((ctx, root, signal) => {
     title: "Enter: show this text · Shift+Enter: a new line",
   });
   const show = h("button.button", { type: "button" }, "Show");
-  const said = h("div.live-said", { role: "status" });
+  const prediction = h("div.live-said", { role: "status" });
   const about = h("div.live-about");
   let requested = "";
   const ask = (text: string): void => {
@@ -56,7 +56,7 @@ export const renderLiveBar = view((ctx, root, signal) => {
   root.classList.add("aw-live");
   root.role = "group";
   root.ariaLabel = "type a text";
-  setChildren(root, loading.element, typing, said, writing.element, about);
+  setChildren(root, loading.element, typing, prediction, writing.element, about);
 
   const submit = (): void => {
     writing.stop();
@@ -79,7 +79,7 @@ export const renderLiveBar = view((ctx, root, signal) => {
     if (isOtherText(shown())) field.value = shown();
     const news = answers.get<About>("live")?.meta;
     const model = loading.show(news, ctx.header().model.split("/").at(-1) || (news?.name ?? ""));
-    for (const part of [typing, said, about]) assign(part, { hidden: !model });
+    for (const part of [typing, prediction, about]) assign(part, { hidden: !model });
     writing.show(model);
     if (!model) return;
     const args = { text: field.value };
@@ -88,10 +88,10 @@ export const renderLiveBar = view((ctx, root, signal) => {
       answers.failure("preview", args) ??
       (requested === field.value ? answers.failure("text", { text: requested }) : undefined);
     assign(show, { disabled: Boolean(why) });
-    setFlag(said, "data-wrong", Boolean(why));
+    setFlag(prediction, "data-wrong", Boolean(why));
     const isBusy = Boolean(answers.job("preview") ?? answers.job("text"));
     if ((why || preview || isBusy) && isOther(why, preview, isBusy))
-      setChildren(said, ...(why ? [why] : isBusy || !preview ? ["computing…"] : predictedParts(preview)));
+      setChildren(prediction, ...(why ? [why] : isBusy || !preview ? ["computing…"] : predictedParts(preview)));
     setText(about, aboutWords(model, preview));
     fit(field);
   };
@@ -133,13 +133,13 @@ function aboutWords({ name, parameters, rounding, bytes, slow }: About, preview:
 
 interface Writing {
   element: HTMLElement;
-  /** Offer to write on, if the model generates; null: it is not here. */
+  /** Offer a continuation, if the model generates; null: the model is not loaded. */
   show(about: About | null): void;
   isBusy(): boolean;
   stop(): void;
 }
 
-/** A button that lets the model write on, and how tokens are drawn; `write` gets the text as it grows, and the whole. */
+/** A button that continues the text, and the settings of sampling; `write` gets the text as it grows, and the whole. */
 function createWriting(
   signal: AbortSignal,
   answers: Answers,

@@ -1,9 +1,9 @@
 /** Byte-level byte-pair encoding, as of GPT-2 and SmolLM2: words as bytes, whose pairs are merged by rank. */
 
-/** A token, and what it stands for in the text. */
+/** A token with its span in the text. */
 export type Token = readonly [id: number, start: number, end: number];
 
-/** Cuts a part of a text, which begins at a place of the text, into tokens. */
+/** Cuts a part of a text into tokens; `at` is the offset of the part in the text. */
 export type Cut = (part: string, at: number) => Token[];
 
 export interface BytePairs {
@@ -14,7 +14,7 @@ export interface BytePairs {
   digits: boolean;
 }
 
-/** Every byte as a character, and back: printable ones of Latin-1 stand for themselves. */
+/** Every byte as a character, and back: printable characters of Latin-1 are themselves. */
 const CHARACTERS: string[] = [];
 for (let byte = 0, others = 0; byte < 256; byte += 1) {
   const prints = (byte > 32 && byte < 127) || (byte > 160 && byte !== 173);
@@ -30,7 +30,7 @@ const WORD = new RegExp(
   "gu",
 );
 
-/** The bytes that a token spells; a token that spells none is a text of its own. */
+/** The bytes that a token spells; tokens that spell no bytes are encoded as text. */
 export function bytesOf(token: string): number[] {
   const bytes = Array.from(token, (character) => BYTES.get(character));
   return bytes.every((byte) => byte !== undefined) ? (bytes as number[]) : [...new TextEncoder().encode(token)];
@@ -58,19 +58,19 @@ export function decoded(bytes: readonly number[]): { text: string; starts: numbe
   return { text, starts };
 }
 
-/** What cuts texts into merged pairs. */
+/** A tokenizer of merged pairs. */
 export function bytePairs({ merges, digits }: BytePairs, ids: ReadonlyMap<string, number>): Cut {
   const ranks = new Map(merges.map((pair, rank) => [pair, rank]));
-  const known = new Map<string, string[]>();
+  const cache = new Map<string, string[]>();
   const merged = (word: string): string[] => {
-    let parts = known.get(word) ?? [...word];
-    while (!known.has(word)) {
+    let parts = cache.get(word) ?? [...word];
+    while (!cache.has(word)) {
       let [best, at] = [Number.POSITIVE_INFINITY, -1];
       for (let i = 0; i + 1 < parts.length; i += 1) {
         const rank = ranks.get(`${parts[i]} ${parts[i + 1]}`) ?? Number.POSITIVE_INFINITY;
         if (rank < best) [best, at] = [rank, i];
       }
-      if (at < 0) known.set(word, parts);
+      if (at < 0) cache.set(word, parts);
       else parts = joinedAt(parts, parts[at] as string, parts[at + 1] as string);
     }
     return parts;
@@ -108,7 +108,7 @@ export function bytePairs({ merges, digits }: BytePairs, ids: ReadonlyMap<string
   };
 }
 
-/** Parts with every pair of two of them joined. */
+/** Parts with every occurrence of a pair joined. */
 function joinedAt(parts: readonly string[], left: string, right: string): string[] {
   const out: string[] = [];
   for (let i = 0; i < parts.length; i += 1) {

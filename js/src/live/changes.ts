@@ -15,7 +15,7 @@ export function rowOf({ attention, tokens }: Pass, layer: number, head: number, 
   return row;
 }
 
-/** What a head returns at every token, in the mean [number]. */
+/** The output of a head at every token, on average [number]. */
 function meanOutput({ mixed, tokens }: Pass, { heads, size }: Shape, layer: number, head: number): Float32Array {
   const out = new Float32Array(size);
   const all = mixed[layer] ?? out;
@@ -26,14 +26,14 @@ function meanOutput({ mixed, tokens }: Pass, { heads, size }: Shape, layer: numb
 }
 
 function newRow(shape: Shape, pass: Pass, { layer, head, query, to, key = 0 }: SetRow): Float32Array {
-  const own = rowOf(pass, layer, head, query);
+  const row = rowOf(pass, layer, head, query);
   const last = lastOf(shape, pass, query);
-  if (to === "uniform") return own.map((_, i) => (i <= last ? 1 / (last + 1) : 0));
-  if (to === "one_hot") return key <= last ? own.map((_, i) => Number(i === key)) : own;
+  if (to === "uniform") return row.map((_, i) => (i <= last ? 1 / (last + 1) : 0));
+  if (to === "one_hot") return key <= last ? row.map((_, i) => Number(i === key)) : row;
   throw new Unreadable("what is free in a row is not in this file; it needs a running kernel");
 }
 
-/** Interventions as edits of a pass, after one without. */
+/** Interventions as edits of a pass, given the unchanged pass. */
 export function editsOf(shape: Shape, pass: Pass, specs: readonly Spec[]): Edits {
   const outputs = new Map<string, Float32Array | null>();
   const rows = new Map<string, Float32Array>();
@@ -46,7 +46,7 @@ export function editsOf(shape: Shape, pass: Pass, specs: readonly Spec[]): Edits
   return { outputs, rows };
 }
 
-/** What was changed, in words: "head 0 of layer 1 set to zero". */
+/** The changes in words: "head 0 of layer 1 set to zero". */
 export function changeWords(specs: readonly Spec[]): string {
   return specs
     .map((spec) => {

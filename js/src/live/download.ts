@@ -1,5 +1,5 @@
 /**
- * Brings a model from the folder of its page: parts of its weights and its tokenizer, as classic scripts one after the
+ * Load a model from the folder of its page: parts of its weights and its tokenizer, as classic scripts one after the
  * other. These load over http and from a file alike, where browsers refuse `fetch`, modules and workers.
  */
 import { base64Bytes } from "../host/base64.ts";
@@ -16,7 +16,7 @@ export interface Files {
   bytes: number;
 }
 
-/** What has arrived so far, in bytes, and what keeps the next part; "": nothing does. */
+/** Bytes that have arrived so far, and the error that stopped the download; "": no error. */
 export interface Arrived {
   done: number;
   total: number;
@@ -25,7 +25,7 @@ export interface Arrived {
 
 type Tell = (arrived: Arrived) => void;
 
-/** What scripts of a model call. */
+/** The functions that the scripts of a model call. */
 interface Receivers {
   awPart?(model: string, part: number, base64: string): void;
   awTokenizer?(model: string, json: string): void;
@@ -34,11 +34,11 @@ interface Receivers {
 /** Milliseconds after which the page names a part that has not arrived. */
 const LATE_AFTER = 10_000;
 
-/** What waits for a script, by model and part. */
+/** Resolvers of pending scripts, by model and part. */
 const awaited = new Map<string, (text: string) => void>();
 const TOKENIZER = "tokenizer";
 
-/** Let scripts hand over what they hold; a script that comes after the reader stopped is dropped. */
+/** Let scripts deliver their data; a script that arrives after the reader stopped is dropped. */
 function receive(): void {
   const receivers = globalThis as Receivers;
   receivers.awPart = (model, part, base64) => awaited.get(`${model}/${part}`)?.(base64);
@@ -51,7 +51,7 @@ function textOf(source: string, key: string, name: string, signal: AbortSignal):
   return new Promise<string>((arrived, fail) => {
     awaited.set(key, arrived);
     const missing = (): void => fail(new Unreadable(`${name} is missing, or cannot be read.`));
-    script.onload = missing; // after the script ran: it handed over something else
+    script.onload = missing; // the script has run, and did not deliver the part
     script.onerror = missing;
     signal.addEventListener("abort", () => fail(signal.reason), { once: true });
     script.src = source;
@@ -83,9 +83,10 @@ function checked(bytes: Uint8Array<ArrayBuffer>, [name, length, sum]: File): Uin
 }
 
 /**
- * A download that goes on where it was stopped or failed. It resolves to the tokenizer as JSON.
+ * A download that resumes where it was stopped or failed. It resolves to the tokenizer as JSON.
  *
- * `put` takes the bytes of the file of weights from an offset on; rejects with `Unreadable` for a part that is missing or damaged.
+ * `put` takes the bytes of the file of weights from an offset on; rejects with `Unreadable` for a part that is missing
+ * or damaged.
  */
 export function createDownload(
   { folder, parts, tokenizer, bytes: total }: Files,
@@ -95,7 +96,7 @@ export function createDownload(
   let [next, done, failures] = [0, 0, 0];
   let json: string | undefined;
   const read = async ([name]: File, part: number | string, signal: AbortSignal, tell: Tell): Promise<string> => {
-    // What failed is requested under another address: browsers keep scripts.
+    // A retry uses another address, since browsers cache scripts.
     const again = failures > 0 && location.protocol !== "file:" ? `?again=${failures}` : "";
     const timer = setTimeout(() => tell({ done, total, text: `${name} does not arrive.` }), LATE_AFTER);
     return textOf(`${folder}${name}${again}`, `${model}/${part}`, name, signal).finally(() => clearTimeout(timer));

@@ -24,7 +24,7 @@ export function labelsOf(reader: PackedReader, ids: readonly number[]): string[]
 /** How a token is shown by itself. */
 export const labelOf = (reader: PackedReader, id: number): string => labelsOf(reader, [id])[0] as string;
 
-/** The text that tokens spell, without special ones. */
+/** The text that tokens spell, without special tokens. */
 export function writtenAs(reader: PackedReader, ids: readonly number[]): string {
   const specials = new Set(reader.special);
   const tokens = ids.filter((id) => !specials.has(id)).map((id) => reader.tokens[id] ?? "");

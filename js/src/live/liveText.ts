@@ -1,5 +1,5 @@
 /** A text that a page computes: its passes, the header of its store, and the numbers of its matrices. */
-import type { Pass, Wanted } from "../engine/types.ts";
+import type { Outputs, Pass } from "../engine/types.ts";
 import type { Axis, Header, HeadKey, Source, Spec } from "../wire/wire.ts";
 import { changeWords, editsOf } from "./changes.ts";
 import { inUnit, METHODS, reduced } from "./maps.ts";
@@ -12,8 +12,8 @@ export interface LiveText {
   /** The axis of its tokens, and of its words. */
   tokens(): Axis;
   words(): Axis | undefined;
-  /** The pass without a change, with what is wanted of it beyond its maps; and with some. */
-  pass(wanted?: Partial<Wanted>): Promise<Pass>;
+  /** The unchanged pass, with requested outputs beyond its maps; and the pass with changes. */
+  pass(outputs?: Partial<Outputs>): Promise<Pass>;
   changed(specs: readonly Spec[]): Promise<Pass>;
   /** Add the sources of a method that explains an outcome. */
   explain(method: string): Promise<void>;
@@ -22,9 +22,9 @@ export interface LiveText {
   /** A source of the header by its id. */
   source(id: string): Source;
   axis(source: Source): Axis;
-  /** The matrices of one layer [query, key]: a head each. */
+  /** The matrices of a layer [query, key], by head. */
   matrices(source: Source, layer: number): Promise<Float32Array[]>;
-  /** The matrix of one head or of a reduction. */
+  /** The matrix of a head or of a reduction. */
   matrix(source: Source, layer: number, head: HeadKey): Promise<Float32Array>;
 }
 
@@ -35,7 +35,7 @@ const CHANGED = "#changed";
 export const isComputed = ({ method, kind, stack, query, key }: Source): boolean =>
   method in METHODS && kind === "map" && stack === "self" && query === key;
 
-/** The header of a text that was typed, like that of one that was recorded. */
+/** The header of a typed text, like that of a recorded text. */
 export function headerOf(
   like: Header,
   text: string,
@@ -45,9 +45,9 @@ export function headerOf(
   const methods = [...new Set(like.sources.filter(isComputed).map(({ method }) => method))];
   const sources = methods.flatMap((method) =>
     axes.map(({ unit }): Source => {
-      const [own] = like.sources.filter((source) => source.method === method) as [Source];
+      const [recorded] = like.sources.filter((source) => source.method === method) as [Source];
       const note = unit === "token" ? "" : "sum over key pieces, mean over query pieces";
-      return { ...own, id: `${method}/${unit}/self`, unit, query: unit, key: unit, note, warning: "" };
+      return { ...recorded, id: `${method}/${unit}/self`, unit, query: unit, key: unit, note, warning: "" };
     }),
   );
   const named = Object.fromEntries(axes.map((axis) => [axis.unit, axis]));
@@ -71,11 +71,11 @@ export function createText(
   announce: (header: Header) => void,
 ): LiveText {
   const { shape, layers } = live;
-  /** Values of tokens by method, for what explains an outcome. */
+  /** Values of tokens by method, for methods that explain an outcome. */
   const relevances = new Map<string, Float32Array>();
   /** The changes that are followed, by the number in the method's key. */
   const followed: (readonly Spec[])[] = [];
-  const pass = (wanted?: Partial<Wanted>): Promise<Pass> => live.pass(ids, wanted);
+  const pass = (outputs?: Partial<Outputs>): Promise<Pass> => live.pass(ids, outputs);
   const after = async (specs: readonly Spec[]): Promise<Pass> => {
     const before = await pass();
     return specs.length ? live.pass(ids, {}, { specs, edits: editsOf(shape, before, specs) }) : before;
@@ -98,20 +98,20 @@ export function createText(
     changed: after,
     matrices,
     source(id) {
-      const found = header().sources.find((source) => source.id === id);
-      const isMap = found?.kind === "map" && (found.method.split(CHANGED)[0] ?? "") in METHODS;
-      if (!found || !(isMap || relevances.has(found.method)))
+      const source = header().sources.find((source) => source.id === id);
+      const isMap = source?.kind === "map" && (source.method.split(CHANGED)[0] ?? "") in METHODS;
+      if (!source || !(isMap || relevances.has(source.method)))
         throw new Unreadable("not in this file; open the notebook with a kernel to see it");
-      return found;
+      return source;
     },
     axis: (source) => header().axes[source.key] as Axis,
     async matrix(source, layer, head) {
       const all = await matrices(source, layer);
       if (source.heads === null) return all[0] as Float32Array;
       if (typeof head === "string") return reduced(all, head === "max" ? "max" : "mean");
-      const found = all[head];
-      if (!found) throw new Unreadable(`layer ${layer} does not have head ${head}.`);
-      return found;
+      const matrix = all[head];
+      if (!matrix) throw new Unreadable(`layer ${layer} does not have head ${head}.`);
+      return matrix;
     },
     async explain(method) {
       const { sources, axis, values } = await explain(live, ids, header(), method);
@@ -123,11 +123,11 @@ export function createText(
     },
     follow(specs, method) {
       const key = JSON.stringify(specs);
-      let at = followed.findIndex((one) => JSON.stringify(one) === key);
+      let at = followed.findIndex((earlier) => JSON.stringify(earlier) === key);
       if (at < 0) at = followed.push(specs) - 1;
       const now = header();
-      const [own = ""] = method.split(CHANGED);
-      const shown = now.sources.some((source) => source.method === own && isComputed(source)) ? own : "attention";
+      const [base = ""] = method.split(CHANGED);
+      const shown = now.sources.some((source) => source.method === base && isComputed(source)) ? base : "attention";
       const name = `${shown}${CHANGED}${at}`;
       if (!now.sources.some((source) => source.method === name)) {
         const like = now.sources.filter((source) => source.method === shown);

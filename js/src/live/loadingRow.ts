@@ -1,4 +1,4 @@
-/** The offer of a model that lies in the page's folder, and how far it has come: it is loaded when the reader wants it. */
+/** A model in the page's folder, with the progress of its download: it is loaded when the reader requests it. */
 import { assign, createWatch, h, on, setChildren, setFlag, setText } from "../dom.ts";
 import type { Answers } from "../wire/answers.ts";
 import type { About } from "./session.ts";
@@ -7,7 +7,7 @@ const TOPIC = "load";
 
 export interface LoadingRow {
   element: HTMLElement;
-  /** Show how far the model has come; returns what the page says of it once it is here. */
+  /** Show the progress of the download; returns the description of the model once it has arrived. */
   show(about: About | undefined, name: string): About | null;
 }
 
@@ -22,11 +22,11 @@ export function createLoadingRow(signal: AbortSignal, answers: Answers, changed:
   const stop = h("button.button", { type: "button" }, "Stop");
   const again = h("button.button", { type: "button" }, "Try again");
   const element = h("div.live-row", { hidden: "" });
-  /** Whether the reader wants the model, and wants it from the start of the part that does not arrive. */
-  let [isWanted, isAgain] = [false, false];
+  /** Whether the reader requested the model, and requested it from the start of the part that does not arrive. */
+  let [isRequested, isAgain] = [false, false];
   const begin = (): void => {
     answers.retry(TOPIC, true);
-    isWanted = true;
+    isRequested = true;
     changed();
   };
   on(load, signal, { click: begin });
@@ -44,18 +44,18 @@ export function createLoadingRow(signal: AbortSignal, answers: Answers, changed:
   return {
     element,
     show(about, name) {
-      const loaded = isWanted ? answers.get<About>(TOPIC)?.meta : undefined;
+      const loaded = isRequested ? answers.get<About>(TOPIC)?.meta : undefined;
       const here = [loaded, about].find((news) => news?.state === "here");
       assign(element, { hidden: !about || Boolean(here) });
       if (!about || here) return here ?? null;
-      const failure = isWanted ? answers.failure(TOPIC) : undefined;
+      const failure = isRequested ? answers.failure(TOPIC) : undefined;
       const job = answers.job(TOPIC);
       const isStopped = failure === "stopped";
       if (isStopped && isAgain) {
         isAgain = false;
         queueMicrotask(begin);
       }
-      const isComing = isWanted && failure === undefined;
+      const isComing = isRequested && failure === undefined;
       const total = about.bytes as number;
       const done = job?.done ?? 0;
       setText(size, `${name}, ${megabytes(total)} MB`);

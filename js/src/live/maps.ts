@@ -2,7 +2,7 @@
 import type { Pass } from "../engine/types.ts";
 import type { Axis } from "../wire/wire.ts";
 
-/** The methods that a page computes, by name: matrices of a layer [query, key], one for each head or one in all. */
+/** The methods that a page computes, by name: matrices of a layer [query, key], one for each head or a single one. */
 export const METHODS: Record<string, (pass: Pass, layer: number) => Float32Array[]> = {
   attention: (pass, layer) => headsOf(pass, layer),
   rollout: (pass, layer) => [rollout(pass, layer)],

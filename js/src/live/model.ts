@@ -1,26 +1,28 @@
 /** A live model: brought from the page or from its folder, unpacked and checked against torch, and its passes. */
 import { type EngineClient, localClient } from "../engine/client.ts";
 import { createEngine } from "../engine/engine.ts";
-import { type Edits, type PackedModel, type Pass, type Shape, UNCHANGED, type Wanted } from "../engine/types.ts";
+import { type Edits, type Outputs, type PackedModel, type Pass, type Shape, UNCHANGED } from "../engine/types.ts";
 import type { Group, Settable } from "../host/groups.ts";
 import type { State } from "../host/pageModel.ts";
+import type { PatternEntry } from "../views/heads/grid/patterns.ts";
 import type { Spec } from "../wire/wire.ts";
 import { type Arrived, createDownload, type Files } from "./download.ts";
 import { labelOf, writtenAs } from "./labels.ts";
-import type { PatternEntry } from "./patterns.ts";
 import { type PackedPredicts, type Predicts, rowsOf } from "./predictions.ts";
 import { type PackedReader, Unreadable } from "./reader.ts";
 
 /** A live model as a page holds it; written by attnwidgets/views/page/live/packing.py. */
 export interface PackedLive {
-  /** The element with its weights, where the page holds them; a name for what belongs to it. */
+  /**
+   * The element with the weights, where the page holds them; used as a name for everything that belongs to the model.
+   */
   blob: string;
   /** Where the page's folder has them; null: the page holds them. */
   files: Files | null;
   /** Class of the model, and how many parameters it has. */
   name: string;
   parameters: number;
-  /** What was rounded, in words; "": nothing. */
+  /** How the weights were rounded, in words; "": not at all. */
   rounding: string;
   model: PackedModel;
   /** null: it is in the folder. */
@@ -29,13 +31,16 @@ export interface PackedLive {
   /** Named patterns of heads; those that this page can compute are offered. */
   patterns: PatternEntry[];
   longest: number;
-  /** The place among the page's groups of views that show its texts. */
+  /** The index of the page's group of views that show the texts of this model. */
   group: number;
   /** Units in which a typed text can be read. */
   units: string[];
   /** The recorded texts in tokens, by the name of their store. */
   stores: Record<string, number[]>;
-  /** The first recorded text, and what torch computes of it from the same weights: the last logits, and AttnLRP of tokens. */
+  /**
+   * The first recorded text, and the numbers that torch computes for it from the same weights: the last logits, and
+   * AttnLRP of tokens.
+   */
   check: {
     text: string;
     ids: number[];
@@ -44,7 +49,7 @@ export interface PackedLive {
   };
 }
 
-/** What the page lends. */
+/** The functions of the page that live models use. */
 export interface Host {
   groups: readonly Group[];
   model(name: string): Settable | undefined;
@@ -57,17 +62,19 @@ export interface Host {
   engine: string;
 }
 
-/** What all texts of a model have in common. */
+/** The functions that all texts of a model share. */
 export interface LiveModel {
   engine: EngineClient;
   shape: Shape;
   layers: number;
   predicts: Predicts;
   reader: PackedReader;
-  /** A pass, with what is wanted of it beyond its maps; the last ones are kept, those of changes by their specs. */
+  /**
+   * A pass with requested outputs beyond its maps. The latest passes are cached, passes with changes by their specs.
+   */
   pass(
     ids: readonly number[],
-    wanted?: Partial<Wanted>,
+    outputs?: Partial<Outputs>,
     change?: { specs: readonly Spec[]; edits: Edits },
   ): Promise<Pass>;
   /** The most tokens of a text. */
@@ -75,14 +82,14 @@ export interface LiveModel {
   patterns: readonly PatternEntry[];
 }
 
-/** A model, and how it comes into the page. */
+/** A model, and how it is loaded. */
 export interface Source {
-  /** The model, checked; of a model in the folder, once the reader has had it brought. */
+  /** The checked model; for a model in the folder, once the reader has requested it. */
   ready(): Promise<LiveModel>;
   state(): "offered" | "coming" | "here";
-  /** Why it is slow here, as a sentence; "" where it is not. */
+  /** Why it is slow, as a sentence; "" where it is not. */
   slow(): string;
-  /** Bring it from the folder; it goes on where it was stopped. Rejects with `Unreadable` where it cannot. */
+  /** Load it from the folder; resumes where it was stopped. Rejects with `Unreadable` where it cannot. */
   bring(signal: AbortSignal, tell: (arrived: Arrived) => void): Promise<LiveModel>;
 }
 
@@ -95,7 +102,7 @@ function areNear(computed: ArrayLike<number>, given: readonly number[]): boolean
   return from >= 0 && given.every((value, i) => Math.abs((computed[from + i] as number) - value) <= most);
 }
 
-/** Whether a model returns here what torch returned from the same weights. */
+/** Whether a model returns here the numbers that torch returned from the same weights. */
 async function isEqual({ check }: PackedLive, { engine, pass }: LiveModel): Promise<boolean> {
   const { logits, states } = await pass(check.ids);
   if (!areNear(logits.length ? logits : states, check.logits)) return false;
@@ -122,34 +129,34 @@ async function checked(packed: PackedLive, reader: PackedReader, engine: EngineC
 /** Milliseconds that passes took, waiting for others included. */
 export const durations = new WeakMap<Pass, number>();
 
-/** Passes that are kept. */
-const KEPT = 8;
+/** Number of cached passes. */
+const CACHE_SIZE = 8;
 
-/** Passes of a model; one that was computed with less than is wanted is computed again. */
-function remembered(engine: EngineClient, least: Wanted["logits"]): LiveModel["pass"] {
-  const kept = new Map<string, { wanted: Wanted; pass: Promise<Pass> }>();
+/** The cached passes of a model; a pass that lacks requested outputs is computed again. */
+function remembered(engine: EngineClient, least: Outputs["logits"]): LiveModel["pass"] {
+  const cache = new Map<string, { outputs: Outputs; pass: Promise<Pass> }>();
   return (ids, { logits, heads = false } = {}, change) => {
     const key = JSON.stringify([ids, change?.specs ?? []]);
-    const before = kept.get(key);
-    const all = [logits, least, before?.wanted.logits].includes("all");
-    const wanted: Wanted = { logits: all ? "all" : "last", heads: heads || Boolean(before?.wanted.heads) };
-    const isEnough = before && before.wanted.logits === wanted.logits && before.wanted.heads === wanted.heads;
+    const before = cache.get(key);
+    const all = [logits, least, before?.outputs.logits].includes("all");
+    const outputs: Outputs = { logits: all ? "all" : "last", heads: heads || Boolean(before?.outputs.heads) };
+    const isEnough = before && before.outputs.logits === outputs.logits && before.outputs.heads === outputs.heads;
     const start = performance.now();
-    const entry = isEnough ? before : { wanted, pass: engine.pass(ids, change?.edits ?? UNCHANGED, wanted) };
+    const entry = isEnough ? before : { outputs, pass: engine.pass(ids, change?.edits ?? UNCHANGED, outputs) };
     entry.pass.then(
       (pass) => durations.set(pass, durations.get(pass) ?? performance.now() - start),
-      () => kept.delete(key),
+      () => cache.delete(key),
     );
-    kept.delete(key);
-    kept.set(key, entry);
-    const [oldest = ""] = kept.keys();
-    if (kept.size > KEPT) kept.delete(oldest);
+    cache.delete(key);
+    cache.set(key, entry);
+    const [oldest = ""] = cache.keys();
+    if (cache.size > CACHE_SIZE) cache.delete(oldest);
     return entry.pass;
   };
 }
 
 /** A model whose weights the page holds: it is small, and runs in the page itself. */
-export function heldModel(packed: PackedLive, weights: () => Promise<Uint8Array<ArrayBuffer>>): Source {
+export function embeddedModel(packed: PackedLive, weights: () => Promise<Uint8Array<ArrayBuffer>>): Source {
   let model: Promise<LiveModel> | undefined;
   const open = async (): Promise<LiveModel> => {
     const engine = await createEngine(packed.model, "plain");

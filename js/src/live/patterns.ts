@@ -1,18 +1,9 @@
 /**
- * Named patterns of heads in a text that a page computes: the twin of attnwidgets/statistics/patterns.py. Those that
+ * Named patterns of heads in a text that a page computes: the twin of attnwidgets/statistics/patterns.py. Patterns that
  * run the model on texts of their own (induction, retrieval) are as recorded.
  */
+import type { PatternEntry, PatternsMeta } from "../views/heads/grid/patterns.ts";
 import type { Axis, Source } from "../wire/wire.ts";
-
-/** A pattern as menus show it: `_described` of attnwidgets/views/heads/handlers.py. */
-export interface PatternEntry {
-  name: string;
-  title: string;
-  words: string;
-  definition: string;
-  refusal: string;
-  run: boolean;
-}
 
 /** The elements of a map: `Roles` of attnwidgets/statistics/row_shares.py. */
 interface Roles {
@@ -80,7 +71,7 @@ function rolesOf(axis: Axis, words: Axis | undefined, isCausal: boolean): Roles 
   };
 }
 
-/** The mean share of a query that goes to its cells, over the queries that have any. */
+/** The mean share of a query on its cells, over the queries that have any. */
 function towards(matrix: Float32Array, totals: Float64Array, cells: readonly (readonly [number, number[]])[]): number {
   const n = totals.length;
   let [sum, count] = [0, 0];
@@ -114,7 +105,7 @@ const breadth: OfRows = (matrix, totals, queries, { isCausal }) => {
   return count ? sum / count : Number.NaN;
 };
 
-/** The largest mean share that one element after the first, and not special, gets from the other queries that see it. */
+/** The largest mean share that an element after the first, and not special, gets from the other queries that see it. */
 const sink: OfRows = (matrix, totals, queries, { special, isCausal }) => {
   const n = totals.length;
   let most = Number.NaN;
@@ -131,7 +122,7 @@ const sink: OfRows = (matrix, totals, queries, { special, isCausal }) => {
 
 const OF_ROWS: Record<string, OfRows> = { sink, broad: breadth };
 
-/** The name of a head's strongest pattern: `HeadPatterns.own`. */
+/** The name of a head's strongest pattern, as in `HeadPatterns`. */
 function nameOf(names: readonly string[], values: readonly number[], aboutSpecial: ReadonlySet<string>): string {
   const strongest = (isOne: (name: string) => boolean): string => {
     let [best, at] = [CLEAR, ""];
@@ -158,7 +149,7 @@ export async function patternsOf(
   axes: { shown: Axis; words: Axis | undefined },
   isCausal: boolean,
   matrices: (layer: number) => Promise<Float32Array[]>,
-): Promise<[meta: { patterns: PatternEntry[]; own: string[][]; heads: number }, values: Float32Array]> {
+): Promise<[meta: PatternsMeta, values: Float32Array]> {
   const roles = rolesOf(axes.shown, axes.words, isCausal);
   const n = roles.labels.length;
   const computed = offered.filter(({ name }) => name in TARGETS || name in OF_ROWS);
@@ -174,7 +165,7 @@ export async function patternsOf(
     ),
   );
   const aboutSpecial = new Set(["separator", ...(roles.special[0] ? ["first"] : [])]);
-  const own: string[][] = [];
+  const strongest: string[][] = [];
   const byHead: number[][][] = [];
   for (const layer of layers) {
     const ofLayer = (await matrices(layer)).map((matrix) => {
@@ -188,9 +179,9 @@ export async function patternsOf(
       );
     });
     byHead.push(ofLayer);
-    own.push(ofLayer.map((values) => nameOf(names, values, aboutSpecial)));
+    strongest.push(ofLayer.map((values) => nameOf(names, values, aboutSpecial)));
   }
   const heads = byHead[0]?.length ?? 0;
   const values = names.flatMap((_, i) => byHead.flatMap((layer) => layer.map((head) => head[i] as number)));
-  return [{ patterns: entries, own, heads }, Float32Array.from(values)];
+  return [{ patterns: entries, own: strongest, heads }, Float32Array.from(values)];
 }

@@ -1,11 +1,13 @@
-/** What a live model predicts: probabilities, surprisal and continuations; as attnwidgets/tracing/ computes them. */
+/**
+ * The predictions of a live model: probabilities, surprisal and continuations; as attnwidgets/tracing/ computes them.
+ */
 import type { EngineClient } from "../engine/client.ts";
-import type { Pass, Sampling, Wanted } from "../engine/types.ts";
+import type { Outputs, Pass, Sampling } from "../engine/types.ts";
 import { printed } from "../numbers.ts";
 import type { Outcome, Prediction } from "../wire/wire.ts";
 import { Unreadable } from "./reader.ts";
 
-/** What of a model's outcomes is a prediction; written by attnwidgets/views/page/live/packing.py. */
+/** How the outcomes of a model become a prediction; written by attnwidgets/views/page/live/packing.py. */
 export interface PackedPredicts {
   /** "class", "next token", "mask", "classes" (one for every token), the title of numbers, or "": nothing. */
   what: string;
@@ -30,17 +32,17 @@ export interface Predicts extends PackedPredicts {
 
 const MOST = 100;
 
-/** Of which rows the logits are needed for what a header or a preview says. */
-export const rowsOf = ({ what }: PackedPredicts): Wanted["logits"] =>
+/** The rows of logits that a header or a preview needs. */
+export const rowsOf = ({ what }: PackedPredicts): Outputs["logits"] =>
   ["mask", "classes"].includes(what) ? "all" : "last";
 
-/** The logits of one row; of the last for a negative one. */
+/** The logits of a row; of the last row if it is negative. */
 function rowAt({ logits }: Pass, count: number, row: number): Float32Array {
   const at = row < 0 ? logits.length / count + row : row;
   return logits.subarray(at * count, (at + 1) * count);
 }
 
-/** What is predicted, and its row of the logits; null: nothing. */
+/** The title of the prediction, and its row of the logits; null if the model predicts nothing. */
 export function predicted(
   { what, outcomes, mask }: Predicts,
   pass: Pass,
@@ -67,13 +69,13 @@ function logSum(values: Float32Array, temperature = 1): number {
   return top + Math.log(sum);
 }
 
-/** Places of the largest values, the largest first; ties in their order. */
+/** Indices of the largest values, the largest first; ties in their order. */
 export function largest(values: Float32Array | Float64Array, most: number): number[] {
-  // Sorting numbers is fast; of many outcomes, few places are compared by their values.
+  // Sorting numbers is fast: the threshold leaves few indices to be sorted by their values.
   const least = values.length > most ? (values.slice().sort().at(-most) as number) : Number.NEGATIVE_INFINITY;
-  const places: number[] = [];
-  for (let i = 0; i < values.length; i += 1) if (!(values[i]! < least)) places.push(i);
-  return places.sort((a, b) => values[b]! - values[a]!).slice(0, most);
+  const indices: number[] = [];
+  for (let i = 0; i < values.length; i += 1) if (!(values[i]! < least)) indices.push(i);
+  return indices.sort((a, b) => values[b]! - values[a]!).slice(0, most);
 }
 
 /** The probability of every outcome. */
@@ -84,9 +86,9 @@ export function probabilities({ several }: Predicts, logits: Float32Array): Floa
 
 /** The predictions of a header: the most probable first. */
 export function predictionsOf(predicts: Predicts, pass: Pass, most = MOST): { title: string; items: Prediction[] } {
-  const found = predicted(predicts, pass);
-  if (!found) return { title: "", items: [] };
-  const { title, logits } = found;
+  const prediction = predicted(predicts, pass);
+  if (!prediction) return { title: "", items: [] };
+  const { title, logits } = prediction;
   if (predicts.numbers) {
     const spelled = (label: string, id: number): string => `${label} ${printed(logits[id] as number, true)}`;
     const named = [...logits.keys()].map((id) => spelled(predicts.label(id), id).replace(`${title} `, ""));
@@ -101,19 +103,19 @@ export function predictionsOf(predicts: Predicts, pass: Pass, most = MOST): { ti
   return { title, items };
 }
 
-/** Largest logits, those of all others summed at every temperature, and the token that stands there. */
+/** Largest logits, the sum of all others at every temperature, and the actual token at the position. */
 export interface Outcomes {
   title: string;
   logits: Float32Array;
   actual: (Outcome & { logit: number; before: number }) | null;
 }
 
-/** The outcomes at a position: null stands for that of the prediction. */
+/** The outcomes at a position; null: those of the prediction. */
 export function outcomesAt(predicts: Predicts, pass: Pass, position: number | null): Outcomes {
-  const found = predicted(predicts, pass);
+  const prediction = predicted(predicts, pass);
   if (position === null || predicts.what === "class") {
-    if (!found || predicts.numbers) throw new Unreadable("the model predicts neither tokens nor classes here");
-    return { ...found, actual: null };
+    if (!prediction || predicts.numbers) throw new Unreadable("the model predicts neither tokens nor classes here");
+    return { ...prediction, actual: null };
   }
   const { tokens } = pass;
   if (predicts.what !== "next token" || position < 1 || position > tokens.length)
@@ -136,9 +138,9 @@ export function restOf(logits: Float32Array, left: readonly number[], temperatur
 /** The surprisal of every token in bits; not a number for the first. */
 export function surprisals({ outcomes, what }: Predicts, pass: Pass): Float32Array {
   if (what !== "next token") throw new Unreadable("the tokens of this text are not predicted one after the other");
-  return Float32Array.from(pass.tokens, (id, place) => {
-    if (place === 0) return Number.NaN;
-    const logits = rowAt(pass, outcomes, place - 1);
+  return Float32Array.from(pass.tokens, (id, position) => {
+    if (position === 0) return Number.NaN;
+    const logits = rowAt(pass, outcomes, position - 1);
     return (logSum(logits) - (logits[id] as number)) / Math.LN2;
   });
 }

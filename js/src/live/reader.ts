@@ -5,7 +5,7 @@
 import { type BytePairs, bytePairs, type Cut } from "./bytePairs.ts";
 import { type WordPieces, wordPieces } from "./wordPieces.ts";
 
-/** What every tokenizer has. */
+/** The data of every tokenizer. */
 interface Vocabulary {
   /** Tokens by id. */
   tokens: string[];
@@ -25,7 +25,7 @@ interface Characters {
   kind: "characters";
   /** How tokens are shown. */
   labels: string[];
-  /** What is replaced in a text first: a regular expression, and what stands in its place. */
+  /** Replacements in a text before it is cut: a regular expression, and the text that replaces its matches. */
   replaced: [pattern: string, by: string][];
   /** Whether accents are dropped, and capitals read as small letters. */
   bare: boolean;
@@ -44,7 +44,7 @@ export interface Read {
   special: boolean[];
 }
 
-/** Says why a text cannot be read, in words for the reader. */
+/** Explains why a text cannot be read, in words for the reader. */
 export class Unreadable extends Error {}
 
 /** A tokenizer, ready to read. */
@@ -58,8 +58,8 @@ interface Ready {
 const READY = new WeakMap<PackedReader, Ready>();
 
 function readyOf(reader: PackedReader): Ready {
-  const known = READY.get(reader);
-  if (known) return known;
+  const cached = READY.get(reader);
+  if (cached) return cached;
   const ids = new Map(reader.tokens.map((token, id) => [token, id]));
   const marks = reader.added
     .map((id) => reader.tokens[id] ?? "")
@@ -86,7 +86,9 @@ function cutOf(reader: PackedReader, ids: ReadonlyMap<string, number>): Cut {
     });
 }
 
-/** Read a text; throws `Unreadable` for an empty one, one that is too long, and a character that the model lacks. */
+/**
+ * Read a text; throws `Unreadable` for an empty text, a text that is too long, and a character that the model lacks.
+ */
 export function read(reader: PackedReader, text: string): Read {
   if (!text.trim()) throw new Unreadable("The text is empty.");
   const { ids, marks, cut } = readyOf(reader);
@@ -118,7 +120,7 @@ export function read(reader: PackedReader, text: string): Read {
 
 const quoted = (text: string): string => `“${text.length > 40 ? `${text.slice(0, 39)}…` : text}”`;
 
-/** A character, and what it stands for in the text. */
+/** A character with its span in the text. */
 type Piece = readonly [character: string, start: number, end: number];
 
 function replaced(pieces: readonly Piece[], pattern: string, by: string): Piece[] {
@@ -137,7 +139,7 @@ function replaced(pieces: readonly Piece[], pattern: string, by: string): Piece[
     const stop = starts.indexOf(match.index + match[0].length);
     const last = stop < 0 ? pieces.length : stop;
     const [start, end] = [pieces[first]?.[1] ?? 0, pieces[last - 1]?.[2] ?? 0];
-    out.push(...pieces.slice(next, first), ...[...by].map((one): Piece => [one, start, end]));
+    out.push(...pieces.slice(next, first), ...[...by].map((character): Piece => [character, start, end]));
     next = last;
   }
   return [...out, ...pieces.slice(next)];
@@ -146,21 +148,21 @@ function replaced(pieces: readonly Piece[], pattern: string, by: string): Piece[
 /** The characters of a part of a text, as the model reads them. */
 function characters(reader: Characters, text: string, from: number): Piece[] {
   let at = from;
-  let found = [...text].map((character): Piece => {
+  let pieces = [...text].map((character): Piece => {
     at += character.length;
     return [character, at - character.length, at];
   });
-  for (const [pattern, by] of reader.replaced) found = replaced(found, pattern, by);
+  for (const [pattern, by] of reader.replaced) pieces = replaced(pieces, pattern, by);
   const plain = (character: string): string => {
     const bare = reader.bare ? character.normalize("NFD").replace(/\p{M}/gu, "") : character;
     return reader.lower ? bare.toLowerCase() : bare;
   };
-  return found
-    .flatMap(([character, start, end]) => [...plain(character)].map((one): Piece => [one, start, end]))
+  return pieces
+    .flatMap(([character, start, end]) => [...plain(character)].map((character): Piece => [character, start, end]))
     .filter(([character]) => !reader.dropsBlanks || !/\s/u.test(character));
 }
 
 function unknown({ tokens, special }: Vocabulary, character: string): string {
-  const known = tokens.filter((token, id) => token.trim() && !special.includes(id)).join("");
-  return `The model does not know ${quoted(character)}: it reads ${known.length > 60 ? "others" : quoted(known)}.`;
+  const covered = tokens.filter((token, id) => token.trim() && !special.includes(id)).join("");
+  return `The model does not know ${quoted(character)}: it reads ${covered.length > 60 ? "others" : quoted(covered)}.`;
 }

@@ -1,4 +1,4 @@
-/** What speaks for a class or token: gradient x input, AttnLRP and CP-LRP, as sources that views show. */
+/** Evidence for a class or token: gradient x input, AttnLRP and CP-LRP, as sources that views show. */
 
 import { type Relevance, type Rule, UNCHANGED } from "../engine/types.ts";
 import { text } from "../views/base/verbalise.ts";
@@ -13,7 +13,7 @@ const WORDS: Source["words"] = [
   ...(["target", "source", "draws on", "goes to"] as const),
   ...(["What does {} draw on?", "Where does {} go?"] as const),
 ];
-/** The part of the target below which what is missing is rounding; as in attnwidgets/explanations/results. */
+/** The part of the target below which a missing amount is rounding; as in attnwidgets/explanations/results. */
 const COMPLETE = 1e-3;
 /** Words that are named: the strongest, and others with at least half of it. */
 const [NAMED, ENOUGH] = [3, 0.5];
@@ -22,13 +22,16 @@ const [NAMED, ENOUGH] = [3, 0.5];
 const RULES: Record<string, Rule> = { input_x_gradient: "gradient", lrp: "lrp", cp_lrp: "cp_lrp" };
 const CP_GIST = "as AttnLRP, with attention weights and gates as they are";
 
-/** An offer of what is computed here, in less than a second. */
+/** The menu entry of a method that the page computes, in less than a second. */
 const here = <T extends object>(offer: T) => ({
   ...offer,
   ...{ cost: "one pass forward, and one back", speed: "instant" as const, refusal: "" },
 });
 
-/** A header that offers what a page computes of those methods that it lists already, and CP-LRP next to AttnLRP. */
+/**
+ * A header with menu entries for the methods that it lists already and that a page computes, and for CP-LRP next to
+ * AttnLRP.
+ */
 export function offering(header: Header): Header {
   const { methods, sources, predictions } = header;
   const offers = methods.map((offer) => (offer.method in RULES ? here(offer) : offer));
@@ -47,14 +50,14 @@ function offerOf({ method, question, gist }: Pick<Source, "method" | "question" 
   return here({ method, ...words, summary: "", mark: "", targets: true });
 }
 
-/** The methods of a recorded text that a page computes of another one. */
+/** The methods of a recorded text that a page computes for another text. */
 export function offersOf({ methods, sources }: Header): Offer[] {
   const recorded = sources.filter(({ method, kind }) => kind === "attributions" && method in RULES).map(offerOf);
   const offered = methods.filter(({ method }) => method in RULES).map(here);
   return [...new Map([...offered, ...recorded].map((offer) => [offer.method, offer])).values()];
 }
 
-/** The values of one target over the tokens of a text, with what views need to show them. */
+/** The values of a target over the tokens of a text, with everything that views need to show them. */
 export interface Explained {
   sources: Source[];
   /** The axis of the target, and its key in the header. */
@@ -88,7 +91,12 @@ export async function explain(
     ...{ method: key, title: titleOf(rule, names), question: like.question, gist: like.gist, stack: "self" },
     ...{ query: at, words: WORDS, layers: [0], states: null, computed: null, heads: null, mixers: null, coarse: false },
     ...{ parts: false, causal: false, signed: true, stochastic: false, sink: false, kind: "attributions" as const },
-    ...{ warning: "", targets: true, verdict: "", ...(rule === "gradient" ? NOTHING_KEPT : balanced(relevance, rule)) },
+    ...{
+      warning: "",
+      targets: true,
+      verdict: "",
+      ...(rule === "gradient" ? NOT_CONSERVED : balanced(relevance, rule)),
+    },
     findings: [finding(relevance, units, names, rule)],
   };
   const sources = units.map(
@@ -112,7 +120,7 @@ const titleOf = (rule: Rule, [target = "", foil]: string[]): string =>
 const digits = (value: number, count: number): string => String(Number(value.toPrecision(count))).replace("-", "−");
 const sum = (values: Float32Array): number => values.reduce((total, value) => total + value, 0);
 
-const NOTHING_KEPT = { accounts: [], sums: [], balance: [] };
+const NOT_CONSERVED = { accounts: [], sums: [], balance: [] };
 
 /** How much of the target tokens account for: the twin of attnwidgets/explanations/results/conservation_note.py. */
 function balanced({ value, tokens }: Relevance, rule: Rule): Pick<Source, "accounts" | "sums" | "balance"> {
@@ -137,7 +145,10 @@ function balanced({ value, tokens }: Relevance, rule: Rule): Pick<Source, "accou
 export const summed = (values: Float32Array, { spans }: Axis): Float32Array =>
   spans ? Float32Array.from(spans, (tokens) => tokens.reduce((total, token) => total + values[token]!, 0)) : values;
 
-/** The words that speak most for a target: the twin of `findings_of` in attnwidgets/explanations/results/verbalise.py. */
+/**
+ * The words with the most evidence for a target: the twin of `findings_of` in
+ * attnwidgets/explanations/results/verbalise.py.
+ */
 function finding({ tokens, value }: Relevance, units: readonly Axis[], names: string[], rule: Rule): string {
   const isEnough = ({ special }: Axis): boolean => special.filter((flag) => !flag).length > 1;
   const [whole] = units.filter(({ unit }) => unit === "token");

@@ -1,13 +1,21 @@
 /**
- * The live models of a page: they answer what the kernel would, for the texts that the page was written with and for
- * those that the reader types.
+ * The live models of a page: they answer in place of the kernel, for the recorded texts of the page and for the texts
+ * that the reader types.
  */
 import { workerClient } from "../engine/client.ts";
 import { nameIn } from "../host/groups.ts";
 import type { Header, Question, QuestionReply, Reply, Request } from "../wire/wire.ts";
 import { labelOf } from "./labels.ts";
 import type { LiveText } from "./liveText.ts";
-import { durations, folderModel, type Host, heldModel, type LiveModel, type PackedLive, type Source } from "./model.ts";
+import {
+  durations,
+  embeddedModel,
+  folderModel,
+  type Host,
+  type LiveModel,
+  type PackedLive,
+  type Source,
+} from "./model.ts";
 import { type Continuation, type Continued, classes, continued, predictionsOf } from "./predictions.ts";
 import { read, Unreadable } from "./reader.ts";
 import { offering } from "./relevance.ts";
@@ -17,7 +25,7 @@ import { answerView, isAnswered } from "./viewAnswers.ts";
 
 export type { Host, PackedLive } from "./model.ts";
 
-/** How far an answer is; `total` null: nobody knows how far it has to go. */
+/** The progress of an answer; `total` null: the end is open. */
 export interface News {
   text: string;
   done: number;
@@ -27,11 +35,11 @@ export interface News {
 export type Tell = (news: News) => void;
 
 export interface Session {
-  /** The answer to a store's request; null: no live model knows the store. */
+  /** The answer to a store's request; null: no live model has the store. */
   request(store: string, request: Request, tell: Tell): Promise<Answered<Reply> | null>;
   /** The same for a view. */
   question(view: string, question: Question, tell: Tell): Promise<Answered<QuestionReply> | null>;
-  /** Offer what the models compute of all texts that are in the page. */
+  /** Add the methods that the models compute to the menus of all texts in the page. */
   offer(): void;
 }
 
@@ -42,7 +50,7 @@ const WAITS: Record<ReturnType<Live["source"]["state"]>, string> = {
   coming: "waiting for the model",
   here: "computing…",
 };
-/** Topics whose answer takes a stop itself. */
+/** Topics whose answer handles a stop. */
 const STOPS = ["load", "continue"];
 /** Milliseconds between two tokens of a model that is faster than the eye. */
 const PACE = 35;
@@ -50,19 +58,19 @@ const PACE = 35;
 const pause = (time: number): Promise<void> => new Promise((done) => setTimeout(done, time));
 
 export function createSession(all: readonly PackedLive[], host: Host): Session {
-  /** Models of the page's folder: several groups of views may show texts of one. */
+  /** Models of the page's folder: several groups of views may show texts of the same model. */
   const inFolders = new Map<string, Source>();
   const lives = all.map((packed): Live => {
     const { blob, files, stores } = packed;
     const texts = new Map(Object.entries(stores).map(([store, ids]) => [store, textIn(host, store, ids)]));
     const source = files
       ? (inFolders.get(files.folder) ?? folderModel(packed, files, () => workerClient(host.engine, packed.model)))
-      : heldModel(packed, () => host.bytes(blob));
+      : embeddedModel(packed, () => host.bytes(blob));
     if (files) inFolders.set(files.folder, source);
-    return { packed, source, texts, known: new Map() };
+    return { packed, source, texts, opened: new Map() };
   });
   const modelOf = (store: string): Live | undefined => lives.find(({ texts }) => texts.has(store));
-  /** What the reader may stop, by the id of its request. */
+  /** Requests that the reader may stop, by id. */
   const stops = new Map<number, AbortController>();
   const offer = (): void => {
     for (const { source, texts } of lives) if (source.state() === "here") offerIn(host, texts.keys());
@@ -70,11 +78,11 @@ export function createSession(all: readonly PackedLive[], host: Host): Session {
   for (const { source } of lives) source.ready().then(offer, () => undefined);
   const textOf = async (live: Live, store: string): Promise<[LiveModel, LiveText]> => {
     const model = await live.source.ready();
-    const text = live.known.get(store) ?? (live.texts.get(store)?.(model) as LiveText);
-    live.known.set(store, text);
+    const text = live.opened.get(store) ?? (live.texts.get(store)?.(model) as LiveText);
+    live.opened.set(store, text);
     return [model, text];
   };
-  /** Answer a request, say what it waits for, and end it where the reader stops it. */
+  /** Answer a request, report its progress, and end it when the reader stops it. */
   async function served<R>(
     { source }: Live,
     id: number,
@@ -87,11 +95,11 @@ export function createSession(all: readonly PackedLive[], host: Host): Session {
     const { signal } = stop;
     const cancelled: Answered<Ended> = [{ kind: "cancelled", id, superseded: false }, []];
     const stopped = new Promise<Answered<Ended>>((done) => signal.addEventListener("abort", () => done(cancelled)));
-    const isOwn = STOPS.includes(topic);
+    const hasStop = STOPS.includes(topic);
     let last: News | null = null;
-    // Said again and again: who hears nothing for a while takes the request for lost.
+    // Reported repeatedly: a view that receives no message for a while gives its request up.
     let timer = setTimeout(function say() {
-      if (last || !isOwn) tell(last ?? { text: WAITS[source.state()], done: 0, total: null });
+      if (last || !hasStop) tell(last ?? { text: WAITS[source.state()], done: 0, total: null });
       timer = setTimeout(say, AGAIN);
     }, SOON);
     try {
@@ -99,7 +107,7 @@ export function createSession(all: readonly PackedLive[], host: Host): Session {
         last = news;
         tell(news);
       });
-      return await (isOwn ? answered : Promise.race([answered, stopped]));
+      return await (hasStop ? answered : Promise.race([answered, stopped]));
     } catch (error) {
       if (signal.aborted) return cancelled;
       if (error instanceof Unreadable) return [{ kind: "error", id, message: error.message }, []];
@@ -127,7 +135,7 @@ export function createSession(all: readonly PackedLive[], host: Host): Session {
       if (request.kind === "cancel") return cancel(request.id, request.job);
       const state = live.source.state();
       if (state !== "here" && request.kind !== "method") {
-        // Matrices are requested again once the model is here; exact values only refine drawn ones.
+        // Matrices are requested again once the model has arrived; exact values only refine drawn ones.
         const message = WAITS[state];
         return request.kind === "row" ? null : [{ kind: "error", id: request.id, message }, []];
       }
@@ -140,11 +148,11 @@ export function createSession(all: readonly PackedLive[], host: Host): Session {
       if (!live) return null;
       if (question.kind === "cancel") return cancel(question.id, question.job);
       const { id, topic, args } = question;
-      const own = TOPICS[topic];
-      if (!own && !isAnswered(topic)) return null;
+      const handler = TOPICS[topic];
+      if (!handler && !isAnswered(topic)) return null;
       return served<QuestionReply>(live, id, topic, tell, async (signal, tellNow) => {
-        const [meta, buffers]: Answer = own
-          ? [await own(live, host, args, signal, tellNow), []]
+        const [meta, buffers]: Answer = handler
+          ? [await handler(live, host, args, signal, tellNow), []]
           : await answerTopic(live, view, topic, args);
         return [{ kind: "answer", id, meta, lengths: buffers.map(({ length }) => length) }, buffers];
       });
@@ -156,7 +164,7 @@ type Args = Record<string, unknown>;
 type Answer = [meta: unknown, buffers: Uint8Array<ArrayBuffer>[]];
 type Ended = Extract<Reply, { kind: "error" | "cancelled" }>;
 
-/** Offer in the menus of texts what a model computes. */
+/** Add the methods that a model computes to the menus of texts. */
 function offerIn(host: Host, stores: Iterable<string>): void {
   for (const store of stores) {
     const header = host.model(store)?.get("header") as Header | undefined;
@@ -164,7 +172,7 @@ function offerIn(host: Host, stores: Iterable<string>): void {
   }
 }
 
-/** What the page says of a model. */
+/** The description of a model in the page. */
 export interface About {
   name: string;
   parameters: number;
@@ -186,7 +194,7 @@ function aboutOf({ packed: { name, parameters, predicts, files, rounding }, sour
 
 type PredictionsOfText = Pick<Header["predictions"], "title" | "items">;
 
-/** What a model says of a text that is being typed. */
+/** The predictions of a model about a text while it is typed. */
 export interface Preview extends PredictionsOfText {
   /** Every token with its class, for a model that has classes of tokens. */
   each: [token: string, name: string][];
@@ -207,13 +215,13 @@ async function preview(live: Live, _: Host, { text }: Args): Promise<Preview> {
 }
 
 /** How a text is continued. */
-interface Wanted extends Pick<Continued, "length" | "temperature" | "top_k" | "seed"> {
+interface ContinuationArgs extends Pick<Continued, "length" | "temperature" | "top_k" | "seed"> {
   text: string;
 }
 
-/** Write on, and tell every token. What was written before a stop is the answer. */
+/** Continue a text, and report every token. When the reader stops it, the text so far is the answer. */
 async function written(live: Live, _: Host, args: Args, signal: AbortSignal, tell: Tell): Promise<Continuation> {
-  const { text, ...how } = args as unknown as Wanted;
+  const { text, ...how } = args as unknown as ContinuationArgs;
   const model = await live.source.ready();
   const { ids } = read(model.reader, text);
   const length = Math.min(how.length, Math.max(1, model.longest - ids.length));
@@ -228,7 +236,7 @@ async function written(live: Live, _: Host, args: Args, signal: AbortSignal, tel
   return written as Continuation;
 }
 
-/** What the line for the reader's text asks, by topic. */
+/** The requests of the field for the reader's text, by topic. */
 const TOPICS: Record<
   string,
   (live: Live, host: Host, args: Args, signal: AbortSignal, tell: Tell) => Promise<unknown>

@@ -1,6 +1,6 @@
 /**
- * Small models stand in for the kernel of a notebook: when it is gone, they answer what views ask, in the page. The twin
- * in pages without a kernel is src/host/standalone.ts.
+ * Small models stand in for the kernel of a notebook: when it is gone, they answer the requests of views, in the page.
+ * The twin in pages without a kernel is src/host/standalone.ts.
  */
 import type { AnyModel } from "@anywidget/types";
 import { type Group, nameIn, type Settable, showIn } from "../host/groups.ts";
@@ -17,10 +17,10 @@ const WORDS = "No kernel: computed here, with weights rounded to float16.";
 const LOST = "needs a running kernel";
 /** Milliseconds between two looks for the kernel. */
 const LOOK_EVERY = 5000;
-/** What a selection of another text has in common with this one. */
-const KEPT = ["layer", "head", "unit", "method", "stack", "inside", "feature", "opening"] as const;
+/** The state of a selection that carries over to another text. */
+const COPIED = ["layer", "head", "unit", "method", "stack", "inside", "feature", "opening"] as const;
 
-/** One store of the kernel: its views, and the model that answers for them. */
+/** A store of the kernel: its views, and the model that answers for them. */
 interface Desk {
   group: Group;
   session: Session;
@@ -41,7 +41,7 @@ const settable = (model: AnyModel<never>): Settable => ({
 
 export function createStandIn(): StandIn {
   const desks = new Map<string, Promise<Desk>>();
-  /** Models that were made here, and the desks that they belong to. */
+  /** Models that were created in the page, and the desks that they belong to. */
   const made = new Map<string, PageModel>();
   const owners = new Map<string, Desk>();
   const watched = new WeakSet<object>();
@@ -49,13 +49,13 @@ export function createStandIn(): StandIn {
   let isGone = false;
   let looked = 0;
 
-  const isOwn = ({ props }: Relieved): boolean => made.has(nameIn(props.model.get("store")));
-  /** The kernel is heard. Views of a text that it does not know are answered here as before. */
+  const isMadeHere = ({ props }: Relieved): boolean => made.has(nameIn(props.model.get("store")));
+  /** The kernel has answered. Views of a text that it does not have are answered by the page as before. */
   const resume = (): void => {
     if (!isGone) return;
     isGone = false;
     for (const view of relieved) {
-      if (isOwn(view)) continue;
+      if (isMadeHere(view)) continue;
       [view.model.answer, view.store.answer] = [null, null];
       relieved.delete(view);
       view.tiles.say("");
@@ -84,28 +84,28 @@ export function createStandIn(): StandIn {
   };
   const open = async (view: Relieved, ref: string): Promise<Desk> => {
     const { model, ids } = view.store.get("stand_in") as StandInState;
-    const held = await view.props.host.getModel<{ packed: PackedLive; weights: unknown }>(model);
+    const liveModel = await view.props.host.getModel<{ packed: PackedLive; weights: unknown }>(model);
     const name = nameIn(ref);
     const units = view.store.get("header").sources.map(({ unit }) => unit);
     const packed: PackedLive = {
-      ...held.get("packed"),
+      ...liveModel.get("packed"),
       blob: name,
       group: 0,
       units: [...new Set(units)],
       stores: { [name]: ids },
     };
-    const bytes = viewOf(held.get("weights")) as DataView<ArrayBuffer>;
+    const bytes = viewOf(liveModel.get("weights")) as DataView<ArrayBuffer>;
     const weights = new Uint8Array(bytes.buffer, bytes.byteOffset, bytes.byteLength);
     return createDesk(view, packed, made, owners, () => inflate(weights));
   };
 
   return {
-    isNeeded: (view) => isGone || isOwn(view),
+    isNeeded: (view) => isGone || isMadeHere(view),
     modelOf: (ref, signal) => made.get(nameIn(ref))?.proxy(signal) as AnyModel<never> | undefined,
     async relieve(view) {
       const ref = String(view.props.model.get("store"));
-      const own = isOwn(view);
-      isGone ||= !own;
+      const isMade = isMadeHere(view);
+      isGone ||= !isMade;
       const desk = owners.get(nameIn(ref)) ?? (await opened(view, ref));
       if (view.props.signal.aborted) return;
       const name = seated(desk, view);
@@ -115,7 +115,7 @@ export function createStandIn(): StandIn {
         void answerView(desk, name, question, (news) =>
           view.model.hear({ kind: "progress", id: question.id, ...news }, []),
         ).then((answer) => answer && view.model.hear(...answer));
-      if (!own) {
+      if (!isMade) {
         for (const model of [view.props.model, view.given]) watch(model as never);
         view.store.answer = (request: Request) => {
           look(view);
@@ -131,12 +131,12 @@ export function createStandIn(): StandIn {
   };
 }
 
-/** The name of a view at a desk, where it gets a place if it is new. */
+/** The name of a view at a desk, where new views are added. */
 function seated({ group, names, states, views }: Desk, view: Relieved): string {
-  const known = names.get(view.props.model);
-  const name = known ?? `view${names.size}`;
+  const existing = names.get(view.props.model);
+  const name = existing ?? `view${names.size}`;
   views.set(name, view);
-  if (known) return known;
+  if (existing) return existing;
   names.set(view.props.model, name);
   const [store, selection, options] = (["store", "selection", "options"] as const).map((key) => view.model.get(key));
   states.set(name, { store, selection, options });
@@ -161,7 +161,7 @@ function createDesk(
   const views: Desk["views"] = new Map();
   const names: Desk["names"] = new Map();
   const selection = nameIn(view.model.get("selection"));
-  states.set(selection, Object.fromEntries(KEPT.map((key) => [key, view.selection.get(key)])));
+  states.set(selection, Object.fromEntries(COPIED.map((key) => [key, view.selection.get(key)])));
   const given = new Map([
     [packed.blob, settable(view.given as never)],
     [selection, settable(view.selection as never)],
@@ -182,14 +182,14 @@ function createDesk(
     add(name, kind, state) {
       states.set(name, state);
       if (kind === "view") return;
-      const own = new PageModel({ ...state, ...(kind === "store" && { stand_in: view.store.get("stand_in") }) });
-      made.set(name, own);
+      const pageModel = new PageModel({ ...state, ...(kind === "store" && { stand_in: view.store.get("stand_in") }) });
+      made.set(name, pageModel);
       owners.set(name, desk);
       if (kind === "store")
-        own.onSend = (request) =>
+        pageModel.onSend = (request) =>
           void answerStore(desk, name, request as Request, (news) =>
-            own.emit("msg:custom", { kind: "progress", id: request.id, ...news }, []),
-          ).then((answer) => answer && own.emit("msg:custom", ...answer));
+            pageModel.emit("msg:custom", { kind: "progress", id: request.id, ...news }, []),
+          ).then((answer) => answer && pageModel.emit("msg:custom", ...answer));
     },
     show: async (_, index) => show(index),
     bytes: weights,
@@ -201,7 +201,7 @@ function createDesk(
 
 type Failed = { kind: "error"; id: number; message: string };
 
-/** What was computed; an error where it cannot be. */
+/** A computed answer; an error where it cannot be computed. */
 async function replied<R>(id: number, computed: Promise<Answered<R> | null>): Promise<Answered<R | Failed>> {
   const failed = (message: string): Answered<Failed> => [{ kind: "error", id, message }, []];
   try {

@@ -1,4 +1,6 @@
-/** Matrices as they travel: the twin of attnwidgets/views/wire/thumbnails.py for shares of a row, and for one row. */
+/**
+ * Matrices as they travel: the twin of attnwidgets/views/wire/thumbnails.py for shares of a row, and for a single row.
+ */
 import type { Axis, Thumbs, TileMeta } from "../wire/wire.ts";
 
 const GAMMA = 0.5;
@@ -14,23 +16,27 @@ function codes(values: Float32Array, scale: number, signed: boolean): Uint8Array
 
 const peak = (values: Float32Array): number => values.reduce((top, value) => Math.max(top, Math.abs(value)), 0);
 
-type Place = Pick<TileMeta, "source" | "layer" | "head">;
+type TileAddress = Pick<TileMeta, "source" | "layer" | "head">;
 
 /** A square matrix of shares as a tile, or a row of signed values. */
-export function tileOf(place: Place, values: Float32Array, signed = false): [TileMeta, Uint8Array<ArrayBuffer>] {
+export function tileOf(
+  address: TileAddress,
+  values: Float32Array,
+  signed = false,
+): [TileMeta, Uint8Array<ArrayBuffer>] {
   const rows = signed ? 1 : Math.sqrt(values.length);
   const scale = signed ? peak(values) : 1;
   const shape = { rows, cols: values.length / rows, codec: signed ? "i8" : "u8" } as const;
-  return [{ ...place, ...shape, gamma: GAMMA, scale }, codes(values, scale, signed)];
+  return [{ ...address, ...shape, gamma: GAMMA, scale }, codes(values, scale, signed)];
 }
 
 /** The strongest value of every block of cells among some elements [row, col]; a single row has blocks of columns. */
-function pooled(values: Float32Array, kept: readonly number[], side: number, signed: boolean): Float32Array {
+function pooled(values: Float32Array, elements: readonly number[], side: number, signed: boolean): Float32Array {
   const n = signed ? values.length : Math.sqrt(values.length);
   const out = new Float32Array(signed ? side : side * side);
-  const blockOf = (place: number): number => Math.ceil(((place + 1) * side) / kept.length) - 1;
-  (signed ? [0] : kept).forEach((row, i) => {
-    kept.forEach((col, j) => {
+  const blockOf = (position: number): number => Math.ceil(((position + 1) * side) / elements.length) - 1;
+  (signed ? [0] : elements).forEach((row, i) => {
+    elements.forEach((col, j) => {
       const at = (signed ? 0 : blockOf(i)) * side + blockOf(j);
       const value = values[row * n + col] as number;
       if (Math.abs(value) > Math.abs(out[at] as number)) out[at] = value;
@@ -49,9 +55,9 @@ export function thumbsOf(
 ): [Thumbs, Uint8Array<ArrayBuffer>] {
   const areAll = flags.every(Boolean);
   const shows = special && !areAll && flags.some(Boolean);
-  const kept = flags.flatMap((flag, i) => (flag && !shows && !areAll ? [] : [i]));
-  const side = Math.min(SIDE, kept.length);
-  const small = matrices.map((heads) => heads.map((values) => pooled(values, kept, side, signed)));
+  const elements = flags.flatMap((flag, i) => (flag && !shows && !areAll ? [] : [i]));
+  const side = Math.min(SIDE, elements.length);
+  const small = matrices.map((heads) => heads.map((values) => pooled(values, elements, side, signed)));
   const scale = small.map((heads) => heads.map(peak));
   const all = small.flatMap((heads, layer) =>
     heads.map((values, head) => codes(values, scale[layer]?.[head] ?? 0, signed)),

@@ -1,4 +1,4 @@
-/** A text that the reader typed: models for it, and its place among the texts of its views. */
+/** A text that the reader typed: its models, and its index among the texts of its views. */
 import { type Group, nameIn } from "../host/groups.ts";
 import type { State } from "../host/pageModel.ts";
 import { lastContent } from "../views/base/opening.ts";
@@ -12,12 +12,12 @@ import { predictionsOf } from "./predictions.ts";
 import { type Read, read, Unreadable } from "./reader.ts";
 import { axisIn } from "./units.ts";
 
-/** One model of the page with its texts. */
+/** A model of the page with its texts. */
 export interface Live {
   packed: PackedLive;
   source: Source;
   texts: Map<string, (model: LiveModel) => LiveText>;
-  known: Map<string, LiveText>;
+  opened: Map<string, LiveText>;
 }
 
 /** Characters of a text in a menu. */
@@ -34,7 +34,7 @@ const itemOf = ({ text, model, predictions, axes }: Header): TextItem => ({
   prediction: predictions.items[0] ?? null,
 });
 
-/** Show a text that the reader typed in all views of its group; returns its place. */
+/** Show a text that the reader typed in all views of its group; returns its index. */
 export async function type(live: Live, host: Host, typed: string): Promise<number> {
   const { packed } = live;
   const group = host.groups[packed.group] as Group;
@@ -44,14 +44,14 @@ export async function type(live: Live, host: Host, typed: string): Promise<numbe
   const lead = group.views.find((line) => line[group.shown]) as string[];
   const header = (name: string | null | undefined): Header | undefined =>
     name ? (host.model(nameIn(host.written(name).store))?.get("header") as Header | undefined) : undefined;
-  const known = lead.findIndex((name) => header(name)?.text === text);
-  if (known < 0) await add(live, model, host, text, tokens);
-  const index = known < 0 ? lead.length - 1 : known;
+  const existing = lead.findIndex((name) => header(name)?.text === text);
+  if (existing < 0) await add(live, model, host, text, tokens);
+  const index = existing < 0 ? lead.length - 1 : existing;
   await host.show(packed.group, index);
   return index;
 }
 
-/** What makes the text of a store. */
+/** Create the text of a store. */
 export const textIn =
   (host: Host, store: string, ids: readonly number[]) =>
   (model: LiveModel): LiveText =>
@@ -64,7 +64,7 @@ export const textIn =
 
 /** Add the models of a text: a store, a selection, and the states of the views that show it. */
 async function add(
-  { packed, texts, known }: Live,
+  { packed, texts, opened }: Live,
   model: LiveModel,
   host: Host,
   text: string,
@@ -85,9 +85,9 @@ async function add(
   host.add(store, "store", { header: empty, eager: new Uint8Array() });
   const typed = textIn(host, store, tokens.ids);
   texts.set(store, typed);
-  known.set(store, typed(model));
-  // Of views that show explanations alone, the prediction is explained at once.
-  if (!empty.sources.length) for (const { method } of empty.methods) await known.get(store)?.explain(method);
+  opened.set(store, typed(model));
+  // Views that show only explanations explain the prediction immediately.
+  if (!empty.sources.length) for (const { method } of empty.methods) await opened.get(store)?.explain(method);
   const header = host.model(store)?.get("header") as Header;
   host.add(selection, "selection", startOf(host.written(nameIn(like.selection)), header));
   const items = itemsOf(group, host, header);
@@ -95,13 +95,13 @@ async function add(
     name ? (host.written(name).options as Partial<QuestionOptions>).question : null,
   );
   const subjects = await Promise.all(questions.map((question) => question && subjectOf(question.model, tokens.ids)));
-  group.views.forEach((line, place) => {
-    const name = lines[place] ? `${store}-view${place}` : null;
+  group.views.forEach((line, row) => {
+    const name = lines[row] ? `${store}-view${row}` : null;
     if (name) {
-      const state = host.written(lines[place] as string);
+      const state = host.written(lines[row] as string);
       const { texts, ...rest } = state.options as ExplorerOptions;
-      const question = questions[place] && { ...questions[place], subject: subjects[place] };
-      const own = {
+      const question = questions[row] && { ...questions[row], subject: subjects[row] };
+      const options = {
         ...rest,
         marks: [],
         ...(texts && { texts: { ...texts, text: null } }),
@@ -110,11 +110,11 @@ async function add(
       const at = { store: `anywidget:${store}`, selection: `anywidget:${selection}` };
       // The line for typed texts receives the text, and is not redrawn.
       const isLine = "text" in rest;
-      host.add(name, "view", { ...state, ...(isLine ? { options: { ...own, text } } : { options: own, ...at }) });
+      host.add(name, "view", { ...state, ...(isLine ? { options: { ...options, text } } : { options, ...at }) });
     }
     line.push(name);
-    line.forEach((one, index) => {
-      if (one) setTexts(host.written(one), items, index);
+    line.forEach((viewName, index) => {
+      if (viewName) setTexts(host.written(viewName), items, index);
     });
   });
 }
@@ -149,7 +149,7 @@ function startOf(like: State, { sources, axes }: Header): State {
   return { ...like, ...none, hover: null, unit: first?.unit, ...(has ? {} : { method: first?.method }) };
 }
 
-/** The menu of texts, with one more. */
+/** The menu of texts, with the typed text added. */
 function itemsOf(group: Group, host: Host, more: Header): TextItem[] {
   const states = group.views.flatMap((line) => (line[group.shown] ? [host.written(line[group.shown] as string)] : []));
   const texts = states.map(({ options }) => (options as ExplorerOptions).texts).find(Boolean);
@@ -158,7 +158,7 @@ function itemsOf(group: Group, host: Host, more: Header): TextItem[] {
   return [...(texts?.items.length ? texts.items : [itemOf(shown)]), itemOf(more)];
 }
 
-/** Say in a view's options which texts there are; views that have no menu of texts keep theirs. */
+/** Set the list of texts in a view's options; views without a menu of texts keep theirs. */
 function setTexts(state: State, items: TextItem[], shown: number): void {
   const { texts, ...options } = state.options as ExplorerOptions;
   if (texts) state.options = { ...options, texts: { ...texts, items, shown } satisfies Texts };

@@ -81,9 +81,9 @@ function sentences(text: string): Span[] {
 }
 
 const paragraphs = (text: string): Span[] =>
-  [...text.matchAll(PARAGRAPH)].map(({ 0: found, index }): Span => [index, index + found.length]);
+  [...text.matchAll(PARAGRAPH)].map(({ 0: paragraph, index }): Span => [index, index + paragraph.length]);
 
-const FOUND: Record<string, (text: string) => Span[]> = { word: words, sentence: sentences, paragraph: paragraphs };
+const SPANS: Record<string, (text: string) => Span[]> = { word: words, sentence: sentences, paragraph: paragraphs };
 
 /** A token's span without leading blanks; a single space belongs to the character after it. */
 function trimmed(text: string, [start, end]: Span): Span {
@@ -110,20 +110,20 @@ function axisOf(unit: string, labels: string[], members: number[][], special: re
 }
 
 /**
- * The axis of a text in a unit; null: paragraphs of a text with a single one. A token belongs to the element that it
- * overlaps, elements that share a token merge, and a token outside all elements is one itself.
+ * The axis of a text in a unit; null: paragraphs of a text with a single paragraph. A token belongs to the element that
+ * it overlaps, elements that share a token merge, and a token outside all elements is an element of its own.
  */
 export function axisIn(unit: string, text: string, read: Read, labels: readonly string[]): Axis | null {
   const every = read.ids.map((_, token) => [token]);
   if (unit === "token") return axisOf(unit, [...labels], every, read.special);
-  const elements = FOUND[unit]?.(text);
+  const elements = SPANS[unit]?.(text);
   if (!elements) return null;
   const touched = read.spans.map((span, token) => {
     const [start, end] = trimmed(text, span);
     if (read.special[token] || end <= start) return [];
     return elements.flatMap(([from, to], i) => (from < end && to > start ? [i] : []));
   });
-  // Each element is known by the first of those that it is merged with.
+  // Merged elements go by the index of the first.
   const first = elements.map((_, i) => i);
   const joined = new Set(touched.flatMap((run) => run.slice(1)));
   for (let i = 0; i < first.length; i += 1) if (joined.has(i)) first[i] = first[i - 1] as number;

@@ -1,6 +1,6 @@
 /**
- * Answers to what views ask of their Python side, by topic. Each is the twin of a handler in attnwidgets/views: the same
- * arguments, the same fields. What is not here needs a kernel.
+ * Answers to requests of views to their Python side, by topic. Each is the twin of a handler in attnwidgets/views: the
+ * same arguments, the same fields. All other topics need a kernel.
  */
 import type { Pass, Shape } from "../engine/types.ts";
 import type { Spec } from "../wire/wire.ts";
@@ -24,7 +24,7 @@ import { bytesOf } from "./storeAnswers.ts";
 type Args = Record<string, unknown>;
 type Answer = [meta: unknown, numbers: (Float32Array | Float64Array)[]];
 
-/** What an answer is about: the text of the view that asks, and the method that is selected in it. */
+/** The subject of an answer: the text of the requesting view, and its selected method. */
 export interface ViewRequest {
   live: LiveModel;
   text: LiveText;
@@ -37,7 +37,7 @@ const FEW = 10;
 /** Temperatures at which the other outcomes are summed; as in attnwidgets/tracing/predictions.py. */
 const TEMPERATURES = Array.from({ length: 40 }, (_, i) => Number((0.05 * (i + 1)).toFixed(2)));
 
-interface Place {
+interface CellAddress {
   layer: number;
   head: number;
   query: number;
@@ -69,7 +69,7 @@ async function changed({ live, text, args }: ViewRequest): Promise<Answer> {
   return [{ kind, title: was.title, count: p.length, distance, likeness: null, rows }, []];
 }
 
-/** How far the last states moved, of a model that predicts nothing. */
+/** The change of the last states, for a model without predictions. */
 function moved(before: Float32Array, after: Float32Array): { kind: "states"; distance: number } {
   const size = (values: Float32Array): number => Math.hypot(...values);
   return {
@@ -79,7 +79,11 @@ function moved(before: Float32Array, after: Float32Array): { kind: "states"; dis
 }
 
 /** The sum of products of a query and a key. */
-function product({ heads, sources, size }: Shape, { queries, keys }: Pass, { layer, head, query, key }: Place): number {
+function product(
+  { heads, sources, size }: Shape,
+  { queries, keys }: Pass,
+  { layer, head, query, key }: CellAddress,
+): number {
   const [q, k] = [(query * heads + head) * size, (key * sources + Math.floor((head * sources) / heads)) * size];
   let sum = 0;
   for (let i = 0; i < size; i += 1) sum += (queries[layer]?.[q + i] as number) * (keys[layer]?.[k + i] as number);
@@ -90,12 +94,12 @@ const MASKED = "This key comes later than the query: it is masked.";
 
 /** From a query and a key to a weight of attention: the steps, each with its number. */
 async function computed({ live: { shape }, text, args }: ViewRequest): Promise<Answer> {
-  const place = args as unknown as Place;
-  const { layer, head, query, key } = place;
+  const address = args as unknown as CellAddress;
+  const { layer, head, query, key } = address;
   const pass = await text.pass({ heads: true });
   const row = rowOf(pass, layer, head, query);
   if (shape.causal && key > query) return [{ steps: [], note: MASKED }, []];
-  const [dot, scale] = [product(shape, pass, place), shape.scales[layer] as number];
+  const [dot, scale] = [product(shape, pass, address), shape.scales[layer] as number];
   const { size } = shape;
   const isRoot = Math.abs(scale - size ** -0.5) < 1e-9;
   const readable = shape.causal ? query + 1 : row.length;
@@ -108,7 +112,7 @@ async function computed({ live: { shape }, text, args }: ViewRequest): Promise<A
 }
 
 async function attentionRow({ live: { shape }, text, args }: ViewRequest): Promise<Answer> {
-  const { layer, head, query } = args as unknown as Place;
+  const { layer, head, query } = args as unknown as CellAddress;
   const { causal, heads, sources, size, scales } = shape;
   const pass = await text.pass({ heads: true });
   const weights = rowOf(pass, layer, head, query);
@@ -119,7 +123,7 @@ async function attentionRow({ live: { shape }, text, args }: ViewRequest): Promi
   const series = { dot, scaled, masked, softmax: weights, recorded: weights };
   const kvHead = Math.floor((head * sources) / heads);
   const at = (query * heads + head) * size;
-  const own = pass.queries[layer]?.slice(at, at + size) as Float32Array;
+  const queryVector = pass.queries[layer]?.slice(at, at + size) as Float32Array;
   const meta = {
     dim: size,
     kvHead,
@@ -130,21 +134,21 @@ async function attentionRow({ live: { shape }, text, args }: ViewRequest): Promi
     dtype: "float32",
     sink: null,
   };
-  return [meta, [own, ...Object.values(series)]];
+  return [meta, [queryVector, ...Object.values(series)]];
 }
 
 async function attentionKeys({ live: { shape }, text, args }: ViewRequest): Promise<Answer> {
-  const { layer, head } = args as unknown as Place;
+  const { layer, head } = args as unknown as CellAddress;
   const { keys, tokens } = await text.pass({ heads: true });
   const [{ sources, size }, all] = [shape, keys[layer]];
   if (!all || !(head < sources)) throw new Unreadable("this layer or head does not exist.");
-  const own = tokens.flatMap((_, key) => [
+  const keyVectors = tokens.flatMap((_, key) => [
     ...all.slice((key * sources + head) * size, (key * sources + head + 1) * size),
   ]);
-  return [{ keys: tokens.length, dim: size }, [Float32Array.from(own)]];
+  return [{ keys: tokens.length, dim: size }, [Float32Array.from(keyVectors)]];
 }
 
-/** What a query reads in every head, or who reads a key [head, element]. */
+/** The row of a query, or the column of a key, in every head [head, element]. */
 async function token({ text, args }: ViewRequest): Promise<Answer> {
   const { source: name, layer, side, index } = args as { source: string; layer: number; side: string; index: number };
   const source = text.source(name);
@@ -156,7 +160,7 @@ async function token({ text, args }: ViewRequest): Promise<Answer> {
   return [{ heads: source.heads ?? ["-"] }, [Float32Array.from(lines)]];
 }
 
-/** One pair in every layer and head. */
+/** The value of a pair in every layer and head. */
 async function pair({ text, args }: ViewRequest): Promise<Answer> {
   const { source: name, query, key } = args as { source: string; query: number; key: number };
   const source = text.source(name);
@@ -187,14 +191,14 @@ async function outcomes({ live: { predicts }, text, args }: ViewRequest): Promis
 
 async function surprisal({ live: { predicts }, text }: ViewRequest): Promise<Answer> {
   const bits = surprisals(predicts, await text.pass({ logits: "all" }));
-  const known = bits.filter(Number.isFinite);
-  const mean = known.reduce((sum, value) => sum + value, 0) / (known.length || 1);
+  const finite = bits.filter(Number.isFinite);
+  const mean = finite.reduce((sum, value) => sum + value, 0) / (finite.length || 1);
   const { labels, special } = text.tokens();
   return [{ labels, special, mean }, [bits]];
 }
 
-async function ownRow({ text, args }: ViewRequest): Promise<Answer> {
-  const { layer, head, query } = args as unknown as Place;
+async function unchangedRow({ text, args }: ViewRequest): Promise<Answer> {
+  const { layer, head, query } = args as unknown as CellAddress;
   const row = rowOf(await text.pass(), layer, head, query);
   const { labels } = text.tokens();
   return [{ query: labels[query], keys: labels }, [row]];
@@ -218,7 +222,7 @@ const TOPICS: Record<string, (request: ViewRequest) => Answer | Promise<Answer>>
   token,
   outcomes,
   surprisal,
-  own_row: ownRow,
+  own_row: unchangedRow,
   attention_row: attentionRow,
   attention_keys: attentionKeys,
   follow: ({ text, method, args }) => [{ method: text.follow(args.interventions as Spec[], method) }, []],

@@ -10,14 +10,14 @@ export interface WordPieces {
   splitsHan: boolean;
   /** Whether control characters are dropped. */
   clean: boolean;
-  /** What a piece inside a word begins with. */
+  /** The prefix of pieces inside a word. */
   prefix: string;
   /** The token of a word without pieces, and the most characters of a word with pieces. */
   unknown: number;
   most: number;
 }
 
-/** A character of a word, and what it stands for in the text. */
+/** A character of a word with its span in the text. */
 type Letter = readonly [character: string, start: number, end: number];
 
 const BLANK = /[\t-\r\x20\x85\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]/u;
@@ -52,7 +52,7 @@ function words({ bare, lower, splitsHan, clean }: WordPieces, part: string, from
   return out.filter(({ length }) => length);
 }
 
-/** What cuts texts into pieces of a vocabulary. */
+/** A tokenizer that cuts texts into pieces of a vocabulary. */
 export function wordPieces(reader: WordPieces, ids: ReadonlyMap<string, number>): Cut {
   const pieces = (word: readonly Letter[]): Token[] => {
     const span = (first: number, end: number): [number, number] => [

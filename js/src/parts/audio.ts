@@ -1,4 +1,4 @@
-/** A sound with its words, on one axis of seconds. */
+/** A sound with its words, on a common axis of seconds. */
 import { renderAudioView } from "../views/media/AudioView.ts";
 import CSS from "./audio.css";
 

@@ -1,4 +1,4 @@
-/** Explanations of one text below each other, and how they agree. */
+/** Explanations of the same text below each other, and how they agree. */
 
 import { renderCompareView } from "../views/compare/CompareView.ts";
 import CSS from "./compare.css";

@@ -1,4 +1,4 @@
-/** Many texts: concepts, what training taught, and a simpler model. */
+/** Many texts: concepts, the influence of training texts, and a simpler model. */
 import { renderConceptView } from "../views/concepts/ConceptView.ts";
 import { renderInfluenceView } from "../views/concepts/InfluenceView.ts";
 import { renderShapeView } from "../views/concepts/ShapeView.ts";

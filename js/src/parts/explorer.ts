@@ -1,4 +1,4 @@
-/** Everything in one output, and what the model predicts. */
+/** All views of a text in a single output, and the predictions of the model. */
 import { renderExplorer } from "../views/explorer/Explorer.ts";
 import { renderPredictions } from "../views/text/Predictions.ts";
 import CSS from "./explorer.css";

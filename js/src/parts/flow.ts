@@ -1,4 +1,4 @@
-/** Where tokens come from, through all layers. */
+/** The input tokens from which each token is mixed, through all layers. */
 import { renderFlowView } from "../views/compare/FlowView.ts";
 import CSS from "./flow.css";
 

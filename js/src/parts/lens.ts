@@ -1,4 +1,4 @@
-/** What the model would predict after each layer. */
+/** The model's predictions after each layer. */
 import { renderLensView } from "../views/circuits/LensView.ts";
 import CSS from "./lens.css";
 

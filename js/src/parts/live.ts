@@ -1,4 +1,4 @@
-/** Models that run in a page: what answers in the kernel's place, and the line for the reader's own text. */
+/** Models that run in a page: their answers in place of the kernel's, and the field for the reader's text. */
 import { renderLiveBar } from "../live/LiveBar.ts";
 import { createSession } from "../live/session.ts";
 import CSS from "./live.css";

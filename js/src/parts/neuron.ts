@@ -1,4 +1,4 @@
-/** How one attention weight comes about. */
+/** How a single attention weight is computed. */
 import { renderNeuronView } from "../views/heads/NeuronView.ts";
 import CSS from "./neuron.css";
 

@@ -1,4 +1,4 @@
-/** What places of a model carry of the difference between two texts. */
+/** How much of the difference between two texts each activation carries. */
 import { renderPatchView } from "../views/circuits/PatchView.ts";
 import CSS from "./patch.css";
 

@@ -1,4 +1,4 @@
-/** Removing the tokens that an explanation ranks highest, one by one. */
+/** Removing the tokens that an explanation ranks highest, step by step. */
 import { renderRemovalView } from "../views/evaluate/RemovalView.ts";
 import CSS from "./removal.css";
 

@@ -1,4 +1,4 @@
-/** Sentences, and what they depend on. */
+/** Sentences, and the sentences they depend on. */
 import { renderSentenceView } from "../views/circuits/SentenceView.ts";
 import CSS from "./sentences.css";
 

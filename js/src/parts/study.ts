@@ -1,4 +1,4 @@
-/** Studies in which people say what they make of explanations. */
+/** Studies in which people judge explanations. */
 import { renderStudyView } from "../views/people/StudyView.ts";
 import CSS from "./study.css";
 

@@ -1,4 +1,4 @@
-/** Two texts side by side, and what differs between them. */
+/** Two texts side by side, and the differences between them. */
 
 import { renderTwoTexts } from "../views/compare/TwoTexts.ts";
 import CSS from "./texts.css";

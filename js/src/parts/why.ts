@@ -1,4 +1,4 @@
-/** Why a head reads a token: a score of attention as what the query asks for and what the key offers. */
+/** Why a head reads a token: a score of attention, split into parts of the query and parts of the key. */
 import { renderWhyView } from "../views/circuits/WhyView.ts";
 import CSS from "./why.css";
 

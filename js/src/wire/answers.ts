@@ -1,5 +1,5 @@
 /**
- * Requests of a view to its own Python twin: a topic with arguments, answered in JSON with buffers. Each topic has one
+ * Requests of a view to its Python twin: a topic with arguments, answered in JSON with buffers. Each topic has a single
  * request in flight, and the latest wins; answers are cached.
  */
 
@@ -12,13 +12,13 @@ import type { Question, QuestionReply } from "./wire.ts";
 
 /** Jobs shorter than this (ms) are not announced. */
 const ANNOUNCED_AFTER = 250;
-const KEPT = 256;
+const CACHE_SIZE = 256;
 const GONE = "No answer from the kernel: it is busy or gone, or there is none. Rerun the cell.";
 
 export interface Answers {
   /**
-   * The answer if it is here; otherwise it is requested, and `changed` is called when it arrives or fails. Where nobody
-   * answers, all views say so, unless the reader requested nothing (`quiet`).
+   * The answer if it has arrived; otherwise it is requested, and `changed` is called when it arrives or fails. Without
+   * a kernel, all views report it, unless the request is `quiet`.
    */
   get<T>(topic: string, args?: Record<string, unknown>, quiet?: boolean): Answer<T> | undefined;
   /** Why a request failed; after `retry` it is sent again. */
@@ -28,7 +28,7 @@ export interface Answers {
   cancel(topic: string): void;
   /** Forget the failures of a topic and, if `andAnswers`, its answers. */
   retry(topic: string, andAnswers?: boolean): void;
-  /** Forget the failures of a topic, and request what is missing. */
+  /** Forget the failures of a topic, and request missing answers. */
   again(topic: string): void;
 }
 
@@ -59,7 +59,7 @@ export function createAnswers(ctx: ViewContext, signal: AbortSignal, changed: ()
     // A running model reports its progress meanwhile.
     flight.timer = setTimeout(() => lose(flight), ctx.tiles.patience());
   };
-  /** Nobody answers. A busy kernel may still do so later. */
+  /** No answer arrived. A busy kernel may still answer later. */
   const lose = (flight: Flight): void => {
     lost.set(flight.id, flight);
     finish(flight, GONE);
@@ -114,7 +114,7 @@ export function createAnswers(ctx: ViewContext, signal: AbortSignal, changed: ()
     const isWhole = reply.kind !== "answer" || reply.lengths.every((length, i) => length === buffers[i]?.byteLength);
     if (reply.kind === "answer" && isWhole) {
       received.set(flight.key, { meta: reply.meta, buffers });
-      for (const oldest of received.keys()) if (received.size > KEPT) received.delete(oldest);
+      for (const oldest of received.keys()) if (received.size > CACHE_SIZE) received.delete(oldest);
     }
     finish(
       flight,
@@ -128,7 +128,7 @@ export function createAnswers(ctx: ViewContext, signal: AbortSignal, changed: ()
     );
   };
   model.on("msg:custom", receive as never);
-  // The kernel is back: what it never got is requested again.
+  // The kernel is back: requests that it never received are sent again.
   ctx.onChange(signal, (names) => {
     if (!names.has("tiles") || ctx.tiles.status().state !== "ok" || lost.size === 0) return;
     for (const { key } of lost.values()) failures.delete(key);
@@ -151,7 +151,7 @@ export function createAnswers(ctx: ViewContext, signal: AbortSignal, changed: ()
       const key = keyOf(topic, args);
       const answer = received.get(key) as Answer<T> | undefined;
       const flight = flights.get(topic);
-      if (flight) flight.next = null; // this is the latest request, and may be the one in flight
+      if (flight) flight.next = null; // this is the latest request, and may be the request in flight
       if (answer || failures.has(key) || flight?.key === key) return answer;
       if (flight) flight.next = { key, args, quiet };
       else send(topic, key, args, quiet);

@@ -1,10 +1,10 @@
 /**
- * Values of messages and state as we declare them, whatever a front end makes of them: bytes as DataView (others hand over
- * Uint8Array or ArrayBuffer), and null for Python's None (kernels in the browser leave it out).
+ * Values of messages and state in their declared types, however a front end represents them: bytes as DataView (others
+ * pass Uint8Array or ArrayBuffer), and null for Python's None (kernels in the browser leave it out).
  */
 import type { AnyModel } from "@anywidget/types";
 
-/** Why numbers are missing, and what the reader can do. */
+/** Why numbers are missing, with advice for the reader. */
 export const NO_BYTES = "its data was not transferred. Run the cell again, or end it with view.frame()";
 
 type Heard = (message: unknown, buffers: DataView[]) => void;
@@ -14,16 +14,16 @@ const EMPTY = new DataView(new ArrayBuffer(0));
 /** The same bytes as a DataView; undefined if they are none. */
 export function viewOf(bytes: unknown): DataView | undefined {
   if (ArrayBuffer.isView(bytes)) return new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-  // Not by `instanceof`: it may come from another frame.
+  // Not by `instanceof`: it may be from another frame.
   const isBuffer = /^\[object (Shared)?ArrayBuffer\]$/.test(Object.prototype.toString.call(bytes));
   return isBuffer ? new DataView(bytes as ArrayBuffer) : undefined;
 }
 
-// What may be null in the axes and in the sources of a header.
+// The fields that may be null in the axes and in the sources of a header.
 const NULLABLE = { axes: ["spans", "boundary", "grid", "cells", "times"], sources: ["heads", "computed"] } as const;
 type Parts = Record<string, object> | object[];
 
-// By header as it came, so that the same header stays the same object.
+// By the received header, so that the same header stays the same object.
 const whole = new WeakMap<object, unknown>();
 
 /** A value of the state with null for every None: kernels in the browser leave None out, at any depth. */
@@ -51,9 +51,9 @@ function completed(header: Record<string, Parts>): unknown {
   return made;
 }
 
-/** A model whose messages somebody else may answer. */
+/** A model whose messages may be answered by other code. */
 export interface Declared<State extends Record<string, unknown>> extends AnyModel<State> {
-  /** Takes messages in the kernel's place; null: they are sent, and what changes is saved. */
+  /** Receives messages in place of the kernel; null: they are sent, and changes are saved. */
   answer: ((message: never) => void) | null;
   /** Receive a message as if the kernel had sent it. */
   hear(message: unknown, buffers: readonly unknown[]): void;

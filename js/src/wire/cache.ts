@@ -27,7 +27,7 @@ export interface Cache {
 
 const countOf = (sheet: ThumbSheet | undefined): number => sheet?.meta.scale.flat().length ?? 0;
 
-/** A sheet extended by more heads of a layer; unchanged if they do not follow the loaded ones. */
+/** A sheet extended by more heads of a layer; unchanged if they do not follow the loaded heads. */
 function joined(sheet: ThumbSheet | undefined, more: ThumbSheet & { meta: Partial<Part> }): ThumbSheet | undefined {
   const { rows, cols, part } = more.meta;
   if (!part) return more;

@@ -13,7 +13,7 @@ export const LATER = "comes later";
 /** The text of a cell whose row was not compared with its key: no weight, rather than a weight of zero. */
 export const NOT_COMPARED = "not compared";
 
-/** Bytes of one encoded tile. */
+/** Bytes of an encoded tile. */
 export function encodedLength(meta: TileMeta): number {
   return meta.codec === "u8tri" ? (meta.rows * (meta.rows + 1)) / 2 : meta.rows * meta.cols;
 }
@@ -34,7 +34,7 @@ export function decodeCode(code: number, top: number, gamma: number, scale: numb
   return Math.sign(code) * (Math.abs(code) / top) ** (1 / gamma) * scale;
 }
 
-/** Half the distance to the neighbouring codes: how far the true value may be from the decoded one. */
+/** Half the distance to the neighbouring codes: the largest difference between the true and the decoded value. */
 export function codeError(code: number, top: number, gamma: number, scale: number): number {
   const size = Math.abs(code);
   const above = Math.min(top, size + 0.5);
@@ -66,7 +66,7 @@ export function valueTable(isSigned: boolean, gamma: number, scale: number): Flo
 
 const UNPACKED = new WeakMap<AnyTileMeta, Uint8Array>();
 
-/** Which keys each row may read, 1 or 0 for every cell; undefined where these are all, or all but the later ones. */
+/** Which keys each row may read, 1 or 0 for every cell; undefined where these are all, or all but the later keys. */
 export function comparedIn(meta: AnyTileMeta): Uint8Array | undefined {
   if (!meta.compared) return undefined;
   let cells = UNPACKED.get(meta);
@@ -85,7 +85,7 @@ export function decodeTile(meta: AnyTileMeta, bytes: DataView): Tile | null {
   const packed = codec === "u8tri";
   const length = encodedLength(meta);
   if (bytes.byteLength !== length + (whole ? 4 * cols : 0) || (packed && high !== wide)) return null;
-  // A copy: the message's buffer may be shared with other tiles, and would be kept alive as a whole.
+  // A copy: the buffer of the message may be shared with other tiles, and would stay in memory as a whole.
   const raw = new Uint8Array(bytes.buffer, bytes.byteOffset, length).slice();
   const isSigned = codec === "i8";
   let codes: Codes = isSigned ? new Int8Array(raw.buffer) : packed ? unpackTriangle(raw, high) : raw;
@@ -95,7 +95,7 @@ export function decodeTile(meta: AnyTileMeta, bytes: DataView): Tile | null {
     codes = Int16Array.from(codes, (code) => (code === UNREAD ? HIDDEN : code));
   const top = isSigned ? 127 : 255;
   const values = valueTable(isSigned, gamma, scale);
-  // Cells per code: one, unless the tile is coarse.
+  // Cells per code: 1, unless the tile is coarse.
   const [down, across] = [Math.ceil(rows / high), Math.ceil(cols / wide)];
   const codeAt = (row: number, col: number): number =>
     codes[Math.floor(row / down) * wide + Math.floor(col / across)] ?? 0;

@@ -1,4 +1,4 @@
-/** Data sent with the header: thumbnails and the first tiles, cut out of one block of bytes on first use. */
+/** Data sent with the header: thumbnails and the first tiles, cut out of a block of bytes on first use. */
 import type { AnyModel } from "@anywidget/types";
 import { decodeThumbs, decodeTile } from "./codec.ts";
 import { apartOf, someOf } from "./sheets.ts";
@@ -7,7 +7,9 @@ import type { Header, HeadKey, Placed, StoreState } from "./wire.ts";
 
 export type StoreModel = AnyModel<StoreState & Record<string, unknown>>;
 
-/** An address in a store: a tile, one of its rows, or (without a layer) thumbnails with their special tokens or not. */
+/**
+ * An address in a store: a tile, a row of a tile, or (without a layer) thumbnails with or without their special tokens.
+ */
 export interface Address {
   source: string;
   special?: boolean;
@@ -26,7 +28,7 @@ export interface Eager {
   thumbs(key: string): ThumbSheet | null;
 }
 
-/** The same thumbnails without what stands apart from the map; null if their cells are blocks of several. */
+/** The same thumbnails without the elements apart from the map; null if a cell is a block of several. */
 function withoutSpecial(sheet: ThumbSheet, header: Header): ThumbSheet | null {
   const source = header.sources.find(({ id }) => id === sheet.meta.source);
   const [query, key] = [source?.query, source?.key].map((id) => header.axes[id ?? ""]?.special ?? []);
@@ -38,7 +40,14 @@ function withoutSpecial(sheet: ThumbSheet, header: Header): ThumbSheet | null {
   return isWhole ? someOf(sheet, content(query), content(key)) : null;
 }
 
-/** Reads one header; created again when the header changes. */
+/** The header of a store. A notebook that was closed unsaved has the view, but not the state of its store. */
+export function headerOf(model: StoreModel): Header {
+  const header = model.get("header") as Header | null;
+  if (!header?.sources) throw new Error("its data was not saved in the notebook");
+  return header;
+}
+
+/** Reads a header; created again when the header changes. */
 export function createEager(model: StoreModel): Eager {
   const header = model.get("header");
   const tiles = new Map(header?.tiles.map((t) => [keyOf(t), t]));

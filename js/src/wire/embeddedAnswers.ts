@@ -1,4 +1,4 @@
-/** Answers embedded in a view for its first requests, cut out of one block of bytes. */
+/** Answers embedded in a view for its first requests, cut out of a block of bytes. */
 import type { Opening } from "./viewState.ts";
 
 /** An answer from Python: JSON and buffers. */

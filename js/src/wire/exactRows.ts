@@ -1,4 +1,4 @@
-/** Requests for exact rows: only the newest few are kept, and none waits forever. */
+/** Requests for exact rows: only the newest few are pending, and none waits forever. */
 import type { RowRequest } from "./requests.ts";
 
 type Done = (values: Float32Array | null) => void;

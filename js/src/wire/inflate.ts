@@ -1,6 +1,6 @@
 /** Bytes that were compressed by zlib. */
 
-/** One block of several. */
+/** Several blocks joined to a single block. */
 export function joined(parts: Uint8Array[]): Uint8Array<ArrayBuffer> {
   const all = new Uint8Array(parts.reduce((length, part) => length + part.length, 0));
   let at = 0;
@@ -15,7 +15,7 @@ export function joined(parts: Uint8Array[]): Uint8Array<ArrayBuffer> {
 export async function inflate(bytes: Uint8Array<ArrayBuffer>): Promise<Uint8Array<ArrayBuffer>> {
   const { readable, writable } = new DecompressionStream("deflate");
   const writer = writable.getWriter();
-  // Damaged bytes make reading fail as well, which the caller hears of.
+  // Damaged bytes cause reading to fail as well, which the caller handles.
   for (const written of [writer.write(bytes), writer.close()]) written.catch(() => undefined);
   const reader = readable.getReader();
   const parts: Uint8Array[] = [];

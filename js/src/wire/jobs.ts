@@ -8,7 +8,7 @@ export interface Job {
   text: string;
   /** Steps done; null before it starts. */
   done: number | null;
-  /** Total steps, if known. */
+  /** Total steps, or null if it is open. */
   total: number | null;
 }
 
@@ -23,7 +23,7 @@ export interface AcceptedJobs<A> {
   follow(id: number, request: A, news: Job): void;
   /** The kernel answered something. */
   heard(): void;
-  /** The job to show: a running one, otherwise a waiting one; null until one takes longer than a moment. */
+  /** The job to show: a running job, otherwise a waiting job; null until a job takes longer than a moment. */
   current(): (A & Job) | null;
 }
 

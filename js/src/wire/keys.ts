@@ -24,7 +24,7 @@ export function targetsOfKey(header: Header, key: string): TargetPair | null {
   return target && [target, foil];
 }
 
-/** The first method that can explain a chosen target: the one with this key, or any if no key is given. */
+/** The first method that can explain a chosen target: the method with this key, or any if no key is given. */
 export function methodWithTargets({ sources, methods }: Header, key = ""): { title: string } | undefined {
   const [base] = key.split(/[@:]/);
   return [...sources, ...methods].find(({ targets, method }) => targets && (!base || method === base));

@@ -1,4 +1,4 @@
-/** A map that forgets what was used longest ago once its entries exceed a number of bytes. */
+/** A map that evicts its least recently used entries once they exceed a number of bytes. */
 export class ByteLru<V> {
   readonly #entries = new Map<string, { value: V; bytes: number }>();
   readonly #budget: number;

@@ -1,12 +1,15 @@
 /** A picture or a sound as Python sends it; the twin of attnwidgets/views/wire/media.py. */
 
-/** The picture of a trace, one JPEG: the one that was given, or else what the model saw. */
+/** The picture of a trace, a JPEG: the given picture, or else the model's input. */
 export interface PictureMedia {
   kind: "picture";
-  /** Rows and columns of pixels that are sent, and of what the model saw. */
+  /** Rows and columns of pixels as sent, and of the model's input. */
   size: [number, number];
   seen: [number, number] | null;
-  /** Pixels sent for each pixel seen, and where what was seen begins in them, (down, across); null where it is not known. */
+  /**
+   * Pixels sent for each input pixel, and the offset of the input in them, (down, across); null where it is not
+   * available.
+   */
   scale: [number, number] | null;
   shift: [number, number] | null;
 }
@@ -20,7 +23,7 @@ export interface SoundMedia {
   spectrogram: { bins: number; frames: number; step: number } | null;
 }
 
-/** Traits of a picture or a sound, sent once whatever shows it: its buffers one after the other, and their lengths. */
+/** Traits of a picture or a sound, sent once for all views of it: its buffers in order, and their lengths. */
 export interface MediaState {
   media: PictureMedia | SoundMedia;
   lengths: number[];

@@ -1,13 +1,13 @@
 /**
- * What the reader moves in one page reaches other pages through the kernel: of all front ends, only some tell other pages
- * what one of them saved. A page is whatever shares the models: a notebook in JupyterLab, one output in Colab.
+ * Moves of the reader in a page reach other pages through the kernel, since only some front ends tell other pages what
+ * a page saved. A page is everything that shares the models: a notebook in JupyterLab, a single output in Colab.
  */
 import type { AnyModel } from "@anywidget/types";
 import type { Moved, SelectionState, Where } from "./wire.ts";
 
 type Model = AnyModel<SelectionState & Record<string, unknown>>;
 
-/** Say which values the page is about to save, so that the kernel takes these and no others. */
+/** Announce the values that the page is about to save, so that the kernel accepts only these. */
 export function sign(model: Model, page: number, names: string[]): void {
   const last = model.get("writer");
   const awaited = last?.page === page ? last.names : [];
@@ -15,9 +15,9 @@ export function sign(model: Model, page: number, names: string[]): void {
 }
 
 /**
- * Take over what the kernel says was moved, by this page or another. What this page saved since then comes back later and
- * counts; until it does, nothing jumps back. A page that opens asks where the reader is: its front end may have given it the
- * state of long ago.
+ * Apply the moves that the kernel reports, of this page or another. Values that this page saved since then come back
+ * later and take precedence; until they do, nothing jumps back. A page that opens requests the reader's state: its
+ * front end may have given it an old state.
  */
 export function followMoves(model: Model, page: number, signal: AbortSignal): void {
   if (model.get("writer")?.page !== page) {

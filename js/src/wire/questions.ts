@@ -1,4 +1,4 @@
-/** What Python says of a question; the twin of attnwidgets/ask. */
+/** The data of a question from Python; the twin of attnwidgets/ask. */
 
 import type { ViewOptions } from "./viewState.ts";
 
@@ -15,24 +15,24 @@ export interface AskedQuestion {
   /** The label next to the points. */
   about: string;
   points: number;
-  /** What can be chosen or put into an order; null: anything. */
+  /** The items that can be chosen or put into an order; null: anything. */
   choices: string[] | null;
   multiple: boolean;
   /** The least number that can be an answer; null: any. */
   least: number | null;
   record: AnswerRecord;
-  /** A fingerprint of the model that it is about, of which subjects are made; empty without one. */
+  /** A fingerprint of the model that it is about, of which subjects are made; empty without a model. */
   model: string[];
-  /** Where the answer is kept, in words; "": nowhere. */
+  /** Where the answer is stored, in words; "": nowhere. */
   saved: string;
-  /** What the reader must know, or "". */
+  /** A problem to report to the reader, or "". */
   problem: string;
-  /** What the teacher's feedback says; `right` is null where it says nothing of that. */
+  /** The teacher's feedback; `right` is null where it leaves that open. */
   feedback: string;
   right: boolean | null;
 }
 
-/** What a live page adds: the subject of the text that is shown, if it is not the one that the question was written with. */
+/** Added by a live page: the subject of the shown text, if it is not that of the recorded text. */
 interface Shown {
   subject?: string | null;
 }

@@ -3,7 +3,7 @@ import { keyOf } from "./eager.ts";
 import type { Header, HeadKey } from "./wire.ts";
 
 export type TileRequest = { kind: "tile"; source: string; layer: number; head: HeadKey };
-/** Several heads of a layer in one message. */
+/** Several heads of a layer in a single message. */
 export type LayerRequest = { kind: "layer"; source: string; layer: number; heads: HeadKey[] };
 export type RowRequest = { kind: "row"; source: string; layer: number; head: HeadKey; row: number };
 export type MethodRequest = { kind: "method"; source: string; layer: number };
@@ -18,7 +18,7 @@ export type DataRequest = TileRequest | LayerRequest | RowRequest | MethodReques
 /** The largest number of values in a layer that is prefetched. */
 const MOST_AHEAD = 2 ** 24;
 
-/** One key for all requests for the same data. */
+/** A common key for all requests for the same data. */
 export const keyOfRequest = (request: DataRequest): string =>
   keyOf(request.kind === "method" ? { source: request.source } : request);
 

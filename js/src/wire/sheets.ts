@@ -1,4 +1,4 @@
-/** Thumbnails of one source: where each begins, how strong it is, and a part of their cells. */
+/** Thumbnails of a source: where each begins, how strong it is, and a part of their cells. */
 import { decodeCode, peakCode } from "./codec.ts";
 import type { Codes, ThumbSheet } from "./tile.ts";
 import type { Thumbs } from "./wire.ts";
@@ -31,7 +31,7 @@ export function peaksOf(sheet: ThumbSheet): number[][] {
   return peaks;
 }
 
-/** Which elements can stand apart from a map: the special tokens, unless there is nothing else. */
+/** Which elements can stand apart from a map: the special tokens, unless all elements are special. */
 export function apartOf(special: readonly number[]): boolean[] {
   const isAll = special.every(Boolean);
   return special.map((flag) => !isAll && Boolean(flag));

@@ -1,6 +1,6 @@
 /**
- * A small model may stand in for a kernel that is gone: its weights wait in the browser, and what views ask is computed
- * there. The code is a part, which is read when it is needed (src/live/standIn.ts).
+ * A small model may stand in for a kernel that is gone: its weights wait in the browser, and the requests of views are
+ * computed there. The code is a part, which is loaded when it is needed (src/live/standIn.ts).
  */
 import type { AnyModel, Host } from "@anywidget/types";
 import { atEnd } from "../dom.ts";
@@ -21,18 +21,18 @@ export interface Relieved {
   tiles: TileClient;
 }
 
-/** What answers in the kernel's place, for all views of a page. */
+/** Answers in place of the kernel, for all views of a page. */
 export interface StandIn {
-  /** Whether the kernel is gone, or a view shows a text of which it does not know. */
+  /** Whether the kernel is gone, or a view shows a text that the kernel does not have. */
   isNeeded(view: Relieved): boolean;
-  /** Answer for a view from now on, until the kernel is heard again. */
+  /** Answer for a view from now on, until the kernel answers again. */
   relieve(view: Relieved): Promise<void>;
-  /** A model that was made here, by its reference. */
+  /** A model that was created in the page, by its reference. */
   modelOf(ref: string, signal: AbortSignal): AnyModel<never> | undefined;
 }
 
-/** Where the views of a page keep the one that stands in for all of them. */
-export interface Place {
+/** Holds the stand-in that all views of a page share. */
+export interface StandInHolder {
   standIn?: StandIn | undefined;
 }
 
@@ -41,23 +41,23 @@ interface Code {
   code(lent: readonly unknown[]): { standIn?(): StandIn };
 }
 
-/** Milliseconds after which a view asks for the model: what the reader sees comes first. */
+/** Milliseconds after which a view requests the model: the visible parts come first. */
 const SOON = 2000;
 
-/** Let a view be answered when the kernel is gone; resolves once it is, where it is known to be. */
-export async function joinStandIn(view: Relieved, place: Place, lent: readonly unknown[]): Promise<void> {
+/** Let the stand-in answer a view when the kernel is gone; resolves once it does, if the kernel is already gone. */
+export async function joinStandIn(view: Relieved, holder: StandInHolder, lent: readonly unknown[]): Promise<void> {
   const { model, props, store, tiles } = view;
   const isLost = (): boolean => tiles.status().state === "no-kernel";
   const relieve = async (): Promise<void> => {
     const { code } = store.get("stand_in") ?? {};
-    if (!code || !(isLost() || place.standIn?.isNeeded(view))) return;
-    if (!place.standIn) {
+    if (!code || !(isLost() || holder.standIn?.isNeeded(view))) return;
+    if (!holder.standIn) {
       const { exports } = await props.host.getWidget<Code>(code);
-      place.standIn ??= exports.code(lent).standIn?.();
+      holder.standIn ??= exports.code(lent).standIn?.();
     }
-    await place.standIn?.relieve(view);
+    await holder.standIn?.relieve(view);
   };
-  // After what gives up a request has come to its end.
+  // After the client that gives up a request has finished.
   tiles.subscribe(props.signal, () => isLost() && queueMicrotask(() => relieve().catch(console.error)));
   const timer = setTimeout(() => {
     const given = store.get("stand_in");
@@ -65,7 +65,7 @@ export async function joinStandIn(view: Relieved, place: Place, lent: readonly u
     try {
       model.send({ kind: "ask", id: 0, topic: "stand_in", args: {} });
     } catch {
-      // The comm is closed: there is nobody to ask.
+      // The comm is closed: no kernel can receive the request.
     }
   }, SOON);
   atEnd(props.signal, () => clearTimeout(timer));

@@ -1,4 +1,4 @@
-/** What Python says of a study; the twin of attnwidgets/people/study_view.py. */
+/** The data of a study from Python; the twin of attnwidgets/people/study_view.py. */
 
 import type { ViewOptions } from "./viewState.ts";
 
@@ -14,30 +14,30 @@ export interface AskedStudy {
   heading: string;
   question: string;
   consent: string;
-  /** What can be answered in a simulation. */
+  /** The possible answers in a simulation. */
   labels: string[];
   between: boolean;
   conditions: string[];
-  /** What an item can be shown in: places of one condition, or of two. */
+  /** The cells of the design: the indices of a condition, or of two. */
   cells: number[][];
   items: AskedItem[];
   practice: AskedItem[];
-  /** What each attention check asks to answer. */
+  /** The requested answer of each attention check. */
   checks: unknown[];
   checkWords: string[];
-  /** The person's code; null: the view draws one. */
+  /** The code of the participant; null: the view draws a code. */
   code: string | null;
   package: string;
 }
 
-/** One text with its explanations, by condition, one or one a model. */
+/** A text with its explanations, by condition: a single explanation, or one for each model. */
 export interface AskedItem {
   id: string;
   words: string[];
-  /** Whether a space stands before each word. */
+  /** Whether a space precedes each word. */
   gaps: boolean[];
   shown: ShownExplanation[][];
-  /** What the model answered, where it is shown; of two models both. */
+  /** The prediction of the model, where it is shown; for two models both. */
   prediction: string[];
   changed: string;
   /** The right answer of a practice item; null: none, or it does not travel. */

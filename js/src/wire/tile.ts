@@ -4,8 +4,8 @@ import type { AnyTileMeta, Thumbs } from "./wire.ts";
 /** Filtered tiles have Int16Array. */
 export type Codes = Uint8Array | Int8Array | Int16Array;
 /**
- * One decoded matrix: codes unpacked to meta.rows * meta.cols, row-major (the masked part of a causal map is 0). There
- * is one code for each of rows * cols cells, unless the tile is coarse (`meta.whole`): then cells share codes.
+ * A decoded matrix: codes unpacked to meta.rows * meta.cols, row-major (the masked part of a causal map is 0). There is
+ * a code for each of rows * cols cells, unless the tile is coarse (`meta.whole`): then cells share codes.
  */
 export interface Tile {
   readonly meta: AnyTileMeta;
@@ -22,7 +22,7 @@ export interface Tile {
   received(): Float32Array;
 }
 
-/** The thumbnails of one source: `codes` holds [layer][head][row][col]. */
+/** The thumbnails of a source: `codes` holds [layer][head][row][col]. */
 export interface ThumbSheet {
   readonly meta: Thumbs;
   readonly codes: Codes;

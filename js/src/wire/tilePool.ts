@@ -1,9 +1,9 @@
-/** The tile clients of one runtime: one for each store, however many views show it. */
+/** The tile clients of a runtime: one for each store, however many views show it. */
 import { atEnd } from "../dom.ts";
 import type { StoreModel } from "./eager.ts";
 import { createTiles, type TileStore } from "./tiles.ts";
 
-/** The tile client of a store, shared by all views of one runtime. */
+/** The tile client of a store, shared by all views of a runtime. */
 export type TilePool = (ref: string, model: StoreModel, signal: AbortSignal) => TileStore;
 
 export function createPool(): TilePool {

@@ -1,8 +1,8 @@
 /**
- * Tiles in the browser: sent with the view or requested later, and the fallback when nobody answers.
+ * Tiles in the browser: sent with the view or requested later, and the fallback without a kernel.
  *
- * One request is in flight at a time and the latest wish wins, so holding an arrow key down never builds a
- * queue in the kernel. Late, duplicate and missing replies do no harm: a tile says itself what it is.
+ * A single request is in flight at a time and the latest wins, so holding an arrow key down never builds a queue in the
+ * kernel. Late, duplicate and missing replies do no harm: every tile names its address.
  */
 
 import { atEnd } from "../dom.ts";
@@ -29,27 +29,27 @@ import type { HeadKey, Reply, Request } from "./wire.ts";
  */
 export interface Status {
   state: "ok" | "waiting" | "no-kernel";
-  /** A message for the user, empty if all is well. Says what still works. */
+  /** A message for the user about the parts that still work, empty if all is well. */
   message: string;
 }
 
-/** The matrices of one store, shared by all its views. Sources are named by `Source.id`. */
+/** The matrices of a store, shared by all its views. Sources are named by `Source.id`. */
 export interface TileClient {
   /** The tile if it is loaded. Synchronous; never sends anything. */
   get(source: string, layer: number, head: HeadKey): Tile | undefined;
   /**
    * Request a tile; returns at once, and "tiles" is announced when it arrives. Within a `slot` the latest request
-   * replaces those not sent yet. Views that need several tiles at a time use one slot for each.
+   * replaces those not sent yet. Views that need several tiles at a time use a slot for each.
    */
   request(source: string, layer: number, head: HeadKey, slot?: string): void;
   /**
-   * Request several heads of a layer in one message. What does not fit is requested again on "tiles", until every head
-   * is loaded or `failure` says why not.
+   * Request several heads of a layer in a single message. Heads that do not fit are requested again on "tiles", until
+   * every head is loaded or `failure` gives the reason.
    */
   requestHeads(source: string, layer: number, heads: HeadKey[]): void;
   /**
-   * Exact float32 values of one row, or null if unavailable (no kernel, not in the file). A `quiet` request fails
-   * without a message.
+   * Exact float32 values of a row, or null if unavailable (no kernel, not in the file). A `quiet` request fails without
+   * a message.
    */
   row(source: string, layer: number, head: HeadKey, row: number, quiet?: boolean): Promise<Float32Array | null>;
   /** Why the store refused this tile or method, if it did. */
@@ -57,12 +57,14 @@ export interface TileClient {
   /** Why it refused these thumbnails. */
   thumbsFailure(source: string, special: boolean): string | undefined;
   /**
-   * Max-pooled thumbnails, with the `special` tokens that stand apart or without. Missing ones are requested, and "tiles" is announced when they arrive. For a source sent in
-   * parts, those from the layer and head indices `from` on are requested; null: none.
+   * Max-pooled thumbnails, with or without the `special` tokens that stand apart. Missing thumbnails are requested, and
+   * "tiles" is announced when they arrive. For a source sent in parts, those from the layer and head indices `from` on
+   * are requested; null: none.
    */
   thumbs(source: string, special: boolean, from?: readonly [number, number] | null): ThumbSheet | undefined;
   /**
-   * Have a method computed, with the current layer, unless it is here; then `done` is called. The latest request wins.
+   * Request a method, computed with the current layer, unless it is loaded; then `done` is called. The latest request
+   * wins.
    */
   make(method: string, layer: number, done: () => void): void;
   /** The running job, once it takes longer than a moment. */
@@ -74,9 +76,9 @@ export interface TileClient {
   status(): Status;
   /** A request of a view to its twin was not answered: look for the kernel. */
   lose(): void;
-  /** Say who answers, while all is well; "": nobody needs to know. */
+  /** Set the message about the source of answers while all is well; "": none. */
   say(message: string): void;
-  /** Milliseconds without news after which a request is given up: fewer where something stands in for the kernel. */
+  /** Milliseconds without news after which a request is given up: fewer where a model stands in for the kernel. */
   patience(): number;
 }
 
@@ -86,7 +88,7 @@ const GONE_SOON = 3000;
 const IDLE_AFTER = 60;
 const PING_EVERY = 5000;
 const BUSY = "Waiting for the kernel: it is busy. What is loaded keeps working.";
-/** Said of a kernel that never answered: there may be none. */
+/** For a kernel that never answered: there may be none. */
 const SILENT = "No answer yet: the kernel is busy, or this page has none. What is loaded keeps working.";
 const UNANSWERED =
   "No answer from a kernel: it is busy or gone, or this page has none. What is loaded still works; rerun the cell for the rest.";
@@ -94,7 +96,7 @@ const PINGS = 24;
 const PING_GAP = 2000;
 const TRIES = 2;
 
-/** Call after the frames that are due, where the browser can say when that is. */
+/** Call after the pending frames, where the browser reports when it is idle. */
 const whenIdle = (run: () => void): unknown =>
   typeof requestIdleCallback === "undefined" ? run() : requestIdleCallback(run);
 
@@ -123,7 +125,7 @@ export function createTiles(): TileStore {
   const quietRows = new Set<string>();
   const listeners = new Set<() => void>();
   const cache = createCache();
-  /** Why something was refused. Refusals are announced, and views then ask again: this ends the loop. */
+  /** Why a request was refused. Refusals are announced, and views then request again: this ends the loop. */
   const failures = new Map<string, string>();
   /** Unsent requests by slot, in order. */
   const unsent = new Map<string, DataRequest>();
@@ -135,7 +137,7 @@ export function createTiles(): TileStore {
   /** Requests that the reader cancelled; sent again when the reader returns to them. */
   const stopped = new Set<string>();
   const lastLayer = new Map<string, number>();
-  /** The method that is being computed, and whom to notify. */
+  /** The method that is being computed, and the function to call then. */
   let awaitedMethod: { source: string; done: () => void } | null = null;
   // Starts at random, since other pages of the same kernel number their requests too.
   let nextId = Math.floor(Math.random() * 2 ** 40);
@@ -215,7 +217,7 @@ export function createTiles(): TileStore {
     }, PING_EVERY);
   };
 
-  /** Whether to say that it is missing. A page that may have no kernel draws its rows without their exact values. */
+  /** Whether to report that it is missing. A page that may have no kernel draws its rows without their exact values. */
   const isAwaited = ({ ask, slot, key }: Flight): boolean =>
     slot !== null || (isHeard && ask.kind === "row" && !quietRows.has(key));
 
@@ -321,7 +323,7 @@ export function createTiles(): TileStore {
     if (next) launch(next, null);
   };
 
-  /** Request something for the reader within a slot, replacing what the slot requested before. */
+  /** Request data for the reader within a slot, replacing the slot's earlier request. */
   const requestShown = (ask: TileRequest | LayerRequest, slot: string): void => {
     if (lastLayer.get(ask.source) !== ask.layer) stopped.clear();
     lastLayer.set(ask.source, ask.layer);
@@ -480,8 +482,8 @@ export function createTiles(): TileStore {
     row(source, layer, head, row, quiet) {
       const ask: RowRequest = { kind: "row", source, layer, head, row };
       const key = keyOf(ask);
-      const kept = cache.row(key);
-      if (kept) return Promise.resolve(kept);
+      const cached = cache.row(key);
+      if (cached) return Promise.resolve(cached);
       const lost = status.state === "no-kernel";
       quietRows[quiet ? "add" : "delete"](key);
       if (lost && !quiet) setStatus("no-kernel", UNANSWERED);

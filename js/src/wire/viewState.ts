@@ -1,4 +1,4 @@
-/** The traits of a view, and its options: those of every view, and the additional ones of some. */
+/** The traits of a view, and its options: those of every view, and the additional options of some. */
 import type { Prediction } from "./wire.ts";
 
 /** Every view has these traits and no more. References have the form "anywidget:<model id>". */
@@ -11,7 +11,7 @@ export interface ViewState {
   opening: DataView | null;
 }
 
-/** One of a view's first requests, with its answer. */
+/** A first request of a view, with its answer. */
 export interface Opening {
   topic: string;
   args: Record<string, unknown>;
@@ -36,17 +36,17 @@ export interface ViewOptions {
   filters: Partial<Filters>;
   /** Height in px; null: that of the view. */
   height: number | null;
-  /** Whether it writes claims about the shown head and what is pinned. */
+  /** Whether it writes claims about the shown head and the pinned cells. */
   makesClaims: boolean;
   /** The view that it opens below, about the pinned cell of a head; "": none. */
   below: "" | "WhyView" | "NeuronView";
 }
 
-/** Options of a view that may have a table of its own. */
+/** Options of a view that may have a separate table. */
 export interface TableOptions extends ViewOptions {
   /** Whether its table holds all that it shows, not the selected matrix. */
   ownTable?: boolean;
-  /** The options that say which table of its own is meant. */
+  /** The options that select the table. */
   tableOf?: string[];
 }
 
@@ -57,9 +57,9 @@ export interface ExplorerOptions extends ViewOptions {
 
 /** The texts between which an Explorer switches. */
 export interface Texts {
-  /** Empty if there is only one. */
+  /** Empty if there is a single text. */
   items: TextItem[];
-  /** The place of the shown one, and of the one before it. */
+  /** The index of the shown text, and of the text before it. */
   shown: number;
   previous: number | null;
   /** The shown text without its continuation; null: that of the header. */
@@ -68,7 +68,7 @@ export interface Texts {
   refusal: string;
 }
 
-/** One text of several: its beginning, and what the model predicts first. */
+/** A text of several: its beginning, and the model's first prediction. */
 export interface TextItem {
   text: string;
   tokens: number;
@@ -96,7 +96,7 @@ export interface NeuronOptions extends ViewOptions {
   opens: OpensAt | null;
 }
 
-/** The query and the key that a NeuronView shows in one head while nothing is pinned. */
+/** The query and the key that a NeuronView shows in a head while nothing is pinned. */
 export interface OpensAt {
   stack: string;
   layer: number;
@@ -120,9 +120,9 @@ export interface Ranks {
 
 /** Additional options of TwoTexts. */
 export interface TwoTextsOptions extends ViewOptions {
-  /** What the texts are called. */
+  /** The names of the texts. */
   names: [string, string];
-  /** Most columns of a map that are shown at once. */
+  /** Largest number of visible columns of a map. */
   window: number;
   /** Methods whose maps are read without running a model. */
   recorded: string[];
@@ -132,11 +132,13 @@ export interface TwoTextsOptions extends ViewOptions {
 export interface HeadViewOptions extends ViewOptions {
   /** Heads shown; null: all. */
   heads: number[] | null;
-  /** For a pair of texts, which pairs are shown: "all", or "A-B" for what the first reads in the second, ... */
+  /**
+   * For a pair of texts, which pairs are shown: "all", or "A-B" for the tokens of the second that the first reads, ...
+   */
   between: string;
 }
 
-/** What a view hides in its maps, and how it colours them; "": the view's default. */
+/** The values that a view hides in its maps, and how it colours them; "": the view's default. */
 export interface Filters {
   /**
    * Special tokens are separate (next to a map, outside its scale: the default), shown in it, hidden, or hidden with
@@ -148,7 +150,7 @@ export interface Filters {
   /** Smaller values are hidden. */
   least: number;
   scale: "" | "linear" | "sqrt" | "log";
-  /** One colour range for all layers and heads, or one for each map. */
+  /** A common colour range for all layers and heads, or a range for each map. */
   extent: "" | "map" | "all";
   palette: string;
 }

@@ -1,9 +1,9 @@
 /**
- * The messages and traits between Python and the browser, spelled out in one place. The Python twins are in
- * `attnwidgets/views/wire/` and `attnwidgets/views/base/`.
+ * The messages and traits between Python and the browser. The Python twins are in `attnwidgets/views/wire/` and
+ * `attnwidgets/views/base/`.
  */
 
-/** An ordered list of display elements along one side of a map, in one unit. */
+/** An ordered list of display elements along a side of a map, in a unit. */
 export interface Axis {
   unit: string;
   labels: string[];
@@ -19,11 +19,13 @@ export interface Axis {
   grid: [number, number] | null;
   /** The patch that each element is, counted row by row, or -1; null: those that are not special are the patches in order. */
   cells: number[] | null;
-  /** When an element of a sound begins: at `start` seconds, and every next one `step` later, for `width`; or null. */
+  /**
+   * When an element of a sound begins: at `start` seconds, and every next element `step` later, for `width`; or null.
+   */
   times: { start: number; step: number; width: number } | null;
 }
 
-/** One family of matrices: a method in one unit and one stack. */
+/** A family of matrices: a method in a unit and a stack. */
 export interface Source {
   id: string; // `${method}/${unit}/${stack}`
   /**
@@ -43,8 +45,8 @@ export interface Source {
   words: [row: string, column: string, verb: string, back: string, question: string, askedBack: string];
   layers: number[]; // original layer numbers
   /**
-   * Values of states: each layer number stands for that layer's input, and `output`, the number of layers, for the output
-   * of the last one. `input` names the state before the first layer ("embedding"); "": it is the first layer's input.
+   * Values of states: each layer number refers to that layer's input, and `output`, the number of layers, to the output
+   * of the last. `input` names the state before the first layer ("embedding"); "": it is the first layer's input.
    */
   states: { input: string; output: number } | null;
   /** Layers that are ready, for a method computed layer by layer on demand; null: all. */
@@ -52,13 +54,13 @@ export interface Source {
   heads: number[] | null; // original head numbers; null: no head axis
   /** How every layer's block mixes tokens; null in models of attention alone. */
   mixers: Mixers | null;
-  /** Its matrices have more cells than one message may hold: its tiles are `Coarse`. */
+  /** Its matrices have more cells than a message may hold: its tiles are `Coarse`. */
   coarse: boolean;
   /** Its thumbnails are sent a few heads at a time, as they scroll into view. */
   parts: boolean;
   causal: boolean;
   signed: boolean;
-  /** Rows sum to one, with what goes to a sink: the colour scale may say "share of the row". */
+  /** Rows sum to one, including the weight on a sink: the colour scale may have the label "share of the row". */
   stochastic: boolean;
   /** A part of a row may go to no element: `RowFacts.sink`. */
   sink: boolean;
@@ -72,23 +74,26 @@ export interface Source {
   targets: boolean;
   /** How much of each target the elements account for, in a sentence; empty if the method conserves nothing. */
   accounts: string[];
-  /** What the values of each target sum to, term by term. */
+  /** The name of the sum of the values of each target, term by term. */
   sums: string[];
-  /** What the tokens hold of each target, and what no token holds; empty if the method conserves nothing. */
+  /**
+   * The part of each target that the tokens hold, and the part that no token holds; empty if the method conserves
+   * nothing.
+   */
   balance: [number, number][];
-  /** The word that speaks most for every target, in words; empty for maps. */
+  /** The word with the most evidence for every target, in words; empty for maps. */
   findings: string[];
-  /** What is known of conservation in this architecture. */
+  /** A note on conservation in this architecture. */
   verdict: string;
 }
 
-/** Some heads of a block, or what stands in their place: the HeadGroup of Python. */
+/** Some heads of a block, or its mixer without heads: the HeadGroup of Python. */
 export interface HeadGroup {
   /** "gated delta rule", or "convolution, reaches back 2 tokens". */
   name: string;
-  /** 0: all channels stand in the place of one head. */
+  /** 0: the block has a single map of all channels. */
   heads: number;
-  /** What its values are: an index of `meanings`. */
+  /** The meaning of its values: an index of `meanings`. */
   meaning: number;
   attends: boolean;
   /** Why no head of it can be knocked out, or "". */
@@ -98,7 +103,7 @@ export interface HeadGroup {
 /** The blocks of a model, of which not all attend. */
 export interface Mixers {
   layers: Record<number, HeadGroup[]>;
-  /** What values are, in words; "" for attention weights. */
+  /** The meaning of values, in words; "" for attention weights. */
   meanings: string[];
 }
 
@@ -120,20 +125,20 @@ export interface TileMeta {
 }
 
 /**
- * Additional fields of a tile whose matrix is too large for one message: its full number of rows and columns. A code is
+ * Additional fields of a tile whose matrix is too large for a message: its full number of rows and columns. A code is
  * the largest of a block of cells; the codes are followed by the exact means of the columns, little-endian float32.
  */
 export interface Coarse {
   whole: [number, number];
 }
 
-/** Additional fields of a tile of whose rows more is known. */
+/** Additional fields of a tile with facts about its rows. */
 export interface RowFacts {
-  /** What every row gives to no element, 0 to 1; absent without a sink. */
+  /** The weight of every row on no element, 0 to 1; absent without a sink. */
   sink: number[];
   /**
    * Which keys every row may read: bits in base64, one for each cell, row-major, the lowest of a byte first. Absent
-   * where these are all, or all but the later ones.
+   * where these are all, or all but the later keys.
    */
   compared: string;
 }
@@ -145,10 +150,10 @@ export interface Placed {
   length: number;
 }
 
-/** Thumbnails of one source; their codes are ordered [layer][head][row][col]. */
+/** Thumbnails of a source; their codes are ordered [layer][head][row][col]. */
 export interface Thumbs {
   source: string;
-  rows: number; // of one thumbnail, max-pooled
+  rows: number; // of a thumbnail, max-pooled
   cols: number;
   gamma: number;
   signed: boolean;
@@ -158,7 +163,7 @@ export interface Thumbs {
   special: boolean;
 }
 
-/** For a reply with some heads of one layer: the indices of the layer and of the first head. */
+/** For a reply with some heads of a layer: the indices of the layer and of the first head. */
 export interface Part {
   part: [number, number];
 }
@@ -181,7 +186,7 @@ export interface Offer {
   summary: string;
   question: string;
   gist: string;
-  /** What it takes beyond the recorded pass: in words, and about how long. */
+  /** Its cost beyond the recorded pass: in words, and about how long. */
   cost: string;
   speed: "instant" | "seconds" | "minutes";
   refusal: string;
@@ -203,7 +208,7 @@ export interface Header {
   /** Tiles in the eager bytes. */
   tiles: (AnyTileMeta & Placed)[];
   /**
-   * `method` is the key of the method that explains them, where the reader has chosen none; "" without one.
+   * `method` is the key of the method that explains them, unless the reader has chosen a method; "" without a method.
    * `explained` are the ids that a page explains; null: a kernel explains any.
    */
   predictions: { title: string; items: Prediction[]; method: string; explained: number[] | null };
@@ -216,7 +221,7 @@ export interface Header {
 export interface StoreState {
   header: Header;
   eager: DataView;
-  /** What computes without a kernel: empty until a view asks for it, null where the model is too large. */
+  /** The model that computes without a kernel: empty until a view requests it, null where the model is too large. */
   stand_in: StandInState | Record<string, never> | null;
   media: string | null;
 }
@@ -230,8 +235,9 @@ export interface StandInState {
 }
 
 /**
- * Messages from a view to the store. One is in flight, and the latest wins; the reply has the same `id`. "method" has a
- * method of `Header.methods` (`source`) computed, with the current layer; "cancel" stops the request `job`.
+ * Messages from a view to the store. A single message is in flight, and the latest wins; the reply has the same `id`.
+ * "method" has a method of `Header.methods` (`source`) computed, with the current layer; "cancel" stops the request
+ * `job`.
  */
 export type Request =
   | { kind: "tile"; id: number; source: string; layer: number; head: HeadKey }
@@ -243,9 +249,9 @@ export type Request =
   | { kind: "ping"; id: number };
 
 /**
- * "tile", "thumbs": one buffer of codes; for a source in `parts`, all heads of one layer that can be computed
- * quickly, starting at the layer and head indices `from`. "layer": one buffer with the tiles of several heads, and why
- * others are unavailable; what would exceed the size limit is omitted and can be requested again. "row": one buffer of
+ * "tile", "thumbs": a buffer of codes; for a source in `parts`, all heads of a layer that can be computed quickly,
+ * starting at the layer and head indices `from`. "layer": a buffer with the tiles of several heads, and why others are
+ * unavailable; tiles that would exceed the size limit are omitted and can be requested again. "row": a buffer of
  * little-endian float32, exact. A request that runs the model waits until no cell is running (`done` is null), reports
  * its progress, and ends with the requested data, "made", "cancelled" or "error".
  */
@@ -267,28 +273,29 @@ export type Reply =
   | { kind: "cancelled"; id: number; superseded: boolean }
   | { kind: "error"; id: number; message: string; needsKernel?: boolean };
 
-/** From a view to its own Python twin: a topic that the twin handles, and its arguments. */
+/** From a view to its Python twin: a topic that the twin handles, and its arguments. */
 export type Question =
   | { kind: "ask"; id: number; topic: string; args: Record<string, unknown> }
   | { kind: "cancel"; id: number; job: number };
 
 /**
- * The answer, with any buffers and how many bytes each of them has; a request that runs the model waits, reports progress and can be cancelled, as above.
+ * The answer, with any buffers and their lengths in bytes; a request that runs the model waits, reports progress and
+ * can be cancelled, as above.
  */
 export type QuestionReply =
   | { kind: "answer"; id: number; meta: unknown; lengths: number[] }
   | Extract<Reply, { kind: "progress" | "cancelled" | "error" }>;
 
-/** A cell of a map. `unit` says what the indices count; -1: none. */
+/** A cell of a map. `unit` is the unit of the indices; -1: none. */
 export interface Cell {
   unit: string;
   query: number;
   key: number;
-  /** The one layer in which it was chosen; absent: whichever is shown. */
+  /** The only layer in which it was chosen; absent: the shown layer. */
   layer?: number;
 }
 
-/** What is previewed: a cell, and what wrote a part of it, in which case `query` and `key` may both be -1. */
+/** A previewed cell, or the component that wrote a part of it, in which case `query` and `key` may both be -1. */
 export interface Preview extends Cell {
   /** Layer and head, in the selected stack. */
   head?: readonly [number, number];
@@ -296,7 +303,7 @@ export interface Preview extends Cell {
   feature?: number;
 }
 
-/** Consecutive elements of one axis, from `start` up to, not including, `stop`. */
+/** Consecutive elements of an axis, from `start` up to, not including, `stop`. */
 export interface Span {
   start: number;
   stop: number;
@@ -330,7 +337,7 @@ export interface SetRow {
   amount?: number;
 }
 
-/** One active intervention. */
+/** An active intervention. */
 export type Spec = Ablated | SetRow;
 
 /** Traits of the shared selection. `hover` is set in the browser and never saved to the kernel. */
@@ -342,9 +349,9 @@ export interface SelectionState {
   stack: string;
   /** The last of `pins`, or null. */
   pinned: Cell | null;
-  /** All pinned cells in the order in which they were chosen, in one unit; at most 400. */
+  /** All pinned cells in the order in which they were chosen, in the same unit; at most 400. */
   pins: readonly Cell[];
-  /** Heads chosen together, as [layer, head], in the selected stack; empty: only the shown one. */
+  /** Heads chosen together, as [layer, head], in the selected stack; empty: only the shown head. */
   heads: readonly (readonly [number, number])[];
   span: Span | null;
   /** Target and foil that the reader chose among the predictions. */
@@ -356,14 +363,17 @@ export interface SelectionState {
   feature: number | null;
   /** The active interventions, in the order in which they apply. */
   interventions: readonly Spec[];
-  /** Where the first view opened; null if its map says nothing. */
+  /** The cell with which the first view opened; null without a main weight of its map. */
   opening: Opens | null;
   hover: Preview | null;
   /** Set in the browser with every save; null in Python. */
   writer: Writer | null;
 }
 
-/** Which page saved last, how often it has, and the names of all that it saved since the kernel last said `Moved` of it. */
+/**
+ * The page that saved last, how many times it has, and the names of all values that it saved since the kernel last sent
+ * `Moved` for it.
+ */
 export interface Writer {
   page: number;
   count: number;
@@ -376,7 +386,8 @@ export interface Where {
 }
 
 /**
- * From the shared selection to all its pages: what one of them saved (null: something else did), as the kernel has it now.
+ * From the shared selection to all its pages: the values that a page saved (null: saved by another component), as the
+ * kernel has them now.
  */
 export interface Moved {
   kind: "moved";
@@ -389,7 +400,9 @@ export interface RuntimeState {
   parts: Record<string, string>;
 }
 
-/** Where a view opens, if nobody chose anything; the twin of `Opening` of attnwidgets/views/base/opening.py. */
+/**
+ * The cell at which a view opens before the reader chooses; the twin of `Opening` of attnwidgets/views/base/opening.py.
+ */
 export interface Opens {
   layer: number;
   head: number | null;
@@ -399,9 +412,11 @@ export interface Opens {
   query: number;
   /** The strongest pair of content elements of the head. */
   pair: [number, number] | null;
-  /** What the head does: "reads the token before"; "" if no pattern chose it. Holds for this layer and head only. */
+  /**
+   * The behaviour of the head: "reads the token before"; "" if no pattern chose it. Holds for this layer and head only.
+   */
   words: string;
-  /** What the map of this layer and head shows: "“is” attends to “France” (0.90)."; or "". */
+  /** The main weight of the map of this layer and head: "“is” attends to “France” (0.90)."; or "". */
   sentence: string;
   value: number | null;
   /** Why no head was searched for, or "". */

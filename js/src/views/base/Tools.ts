@@ -7,7 +7,7 @@ import { baseKey } from "../../wire/keys.ts";
 import type { TableOptions } from "../../wire/viewState.ts";
 import { toClipboard } from "./clipboard.ts";
 import { createLinks } from "./copyLink.ts";
-import { createCopyButton, type NumberPlace } from "./copyPython.ts";
+import { createCopyButton, type NumberAddress } from "./copyPython.ts";
 import { exportActions, fileName } from "./export.ts";
 import { renderFilters } from "./filterForm.ts";
 import { adjustableOf, filtersOf, isFiltered } from "./filters.ts";
@@ -17,7 +17,7 @@ import { SINK_NAME } from "./rowFacts.ts";
 import { describeView } from "./verbalise.ts";
 import { only, view } from "./view.ts";
 
-/** Views that get a spoken summary: of a map, of attributions, or in their own words. */
+/** Views that get a spoken summary: of a map, of attributions, or in the words of the view. */
 const OF_MAPS = ".aw-heatmap, .aw-headgrid, .aw-strip-view, .aw-headview, .aw-relevance, .aw-layermap";
 const OF_OTHERS = ".aw-compare, .aw-profile, .aw-flow, .aw-neuron, .aw-image, .aw-patch, .aw-lens, .aw-claims";
 /** Milliseconds without a change before the summary is spoken. */
@@ -31,16 +31,16 @@ interface Part {
 
 /** All elements of a view that take keys, with descriptions of the keys. */
 function keysOf(root: Element): [string, string[]][] {
-  const keysByPlace = new Map<string, string[]>();
+  const namesByKeys = new Map<string, string[]>();
   for (const el of root.querySelectorAll<HTMLElement>("[data-aw-keys]")) {
     if (!el.checkVisibility()) continue;
     const name = (el.ariaLabel ?? el.role ?? "").split(/[,:]/)[0] as string;
-    keysByPlace.set(el.dataset.awKeys as string, [...(keysByPlace.get(el.dataset.awKeys as string) ?? []), name]);
+    namesByKeys.set(el.dataset.awKeys as string, [...(namesByKeys.get(el.dataset.awKeys as string) ?? []), name]);
   }
-  return [...keysByPlace].map(([keys, names]) => [[...new Set(names)].join(", "), keys.split(" · ")]);
+  return [...namesByKeys].map(([keys, names]) => [[...new Set(names)].join(", "), keys.split(" · ")]);
 }
 
-/** A choice of the menu that does something at once. */
+/** An immediate action in the menu. */
 interface Action {
   label: string;
   act(): void | Promise<void>;
@@ -64,14 +64,14 @@ function createSection(name: string, signal: AbortSignal, ...inside: Node[]): Se
   return { element: h("div.tools-section", { role: "group", "aria-label": name }, head, body), head, unfold };
 }
 
-/** What a claim is made of: the shown head, and the pinned cells. The twin is `claim_paths` of links.py. */
-function claimed(ctx: ViewContext): NumberPlace | null {
+/** The subject of a claim: the shown head, and the pinned cells. The twin is `claim_paths` of links.py. */
+function claimed(ctx: ViewContext): NumberAddress | null {
   const { source, layer, head } = ctx.resolved();
   if (typeof head !== "number" || baseKey(source.method) !== "attention") return null;
   return { of: "claim", source: source.id, layer, head, cells: ctx.pins().map(({ query, key }) => [query, key]) };
 }
 
-/** `root` lies inside its view. */
+/** `root` is inside its view. */
 export const renderTools = view((ctx, root, signal) => {
   const shown = ctx.el;
   const button = h("button.button.icon.tools-button", {
@@ -82,25 +82,25 @@ export const renderTools = view((ctx, root, signal) => {
   const dot = h("span.dot", { hidden: "" });
   setChildren(button, "⋯", dot);
   const message = h("div.tools-said.fine", { role: "status" });
-  /** What could not be copied, to be copied by hand. */
+  /** The text that could not be copied, for the reader to copy by hand. */
   const byHand = h("input.copy-text", { readonly: "", spellcheck: "false", "aria-label": "link", hidden: "" });
   const link = createLinks(ctx, signal);
   const answers = createAnswers(ctx, signal, () => handOver());
   /** Whether its numbers are not those of a matrix of the store. */
-  const hasOwn = (): boolean => ctx.header().sources.length === 0 || (ctx.options as TableOptions).ownTable === true;
-  const own = (): Record<string, unknown> => {
+  const hasTable = (): boolean => ctx.header().sources.length === 0 || (ctx.options as TableOptions).ownTable === true;
+  const tableOptions = (): Record<string, unknown> => {
     const { tableOf = [], ...options } = ctx.options as TableOptions & Record<string, unknown>;
     return Object.fromEntries(tableOf.map((name) => [name, options[name]]));
   };
-  /** What names the table. */
+  /** The arguments that identify the table. */
   const values = (): Record<string, unknown> => {
-    if (hasOwn()) return own();
+    if (hasTable()) return tableOptions();
     const { source, layer, head } = ctx.resolved();
     return { method: source.method, stack: source.stack, unit: source.unit, layer, head };
   };
   /** Without a kernel, the table has only the digits of the picture. */
   const approximate = (): string => {
-    if (hasOwn()) return "";
+    if (hasTable()) return "";
     const { source, layer, head } = ctx.resolved();
     const tile = ctx.tiles.get(source.id, layer, head);
     if (!tile || tile.meta.whole) return "";
@@ -122,17 +122,17 @@ export const renderTools = view((ctx, root, signal) => {
   const below = ctx.options.below ? createBelowButton(ctx, signal, shown, ctx.options.below) : null;
   for (const action of [claim, below])
     if (action) shown.querySelector(":scope > .aw-footer > .aw-end")?.prepend(action.element);
-  let wanted: Record<string, unknown> | null = null;
+  let request: Record<string, unknown> | null = null;
   const table: string[] = [];
   const handOver = (): void => {
-    if (!wanted) return;
-    const why = answers.failure("csv", wanted);
-    const answer = answers.get<string | Part>("csv", wanted)?.meta;
+    if (!request) return;
+    const why = answers.failure("csv", request);
+    const answer = answers.get<string | Part>("csv", request)?.meta;
     if (typeof answer === "object") {
       table.push(answer.text);
       if (answer.next !== null) {
         answers.retry("csv", true);
-        wanted = { ...wanted, first: answer.next };
+        request = { ...request, first: answer.next };
         handOver();
         return;
       }
@@ -144,7 +144,7 @@ export const renderTools = view((ctx, root, signal) => {
     } else if (why) setText(message, why);
     else return;
     answers.retry("csv", true);
-    wanted = null;
+    request = null;
     table.length = 0;
   };
   const actions: Action[] = [
@@ -155,9 +155,9 @@ export const renderTools = view((ctx, root, signal) => {
     {
       label: "Values (CSV)",
       act() {
-        wanted = values();
+        request = values();
         handOver();
-        if (wanted) setText(message, "waiting for the kernel …");
+        if (request) setText(message, "waiting for the kernel …");
       },
     },
     {
@@ -196,15 +196,15 @@ export const renderTools = view((ctx, root, signal) => {
     { role: "dialog", "aria-label": "menu", tabindex: "-1" },
     h("div.tools-sections", saving.element, showing.element, listing.element),
   );
-  /** Where the focus goes when the menu opens. */
+  /** The element that gets the focus when the menu opens. */
   let entry = saving.head;
   saving.unfold();
   showing.unfold();
-  const lines = (place: string, words: readonly string[]): HTMLElement =>
+  const lines = (location: string, words: readonly string[]): HTMLElement =>
     h(
       "div.tools-place",
       { role: "listitem" },
-      h("div.note", place),
+      h("div.note", location),
       ...words.map((line) => {
         const [name = "", ...does] = line.split(": ");
         return h("div.tools-key", h("span.tools-key-name", name), h("span", does.join(": ")));
@@ -217,7 +217,7 @@ export const renderTools = view((ctx, root, signal) => {
     showing.element.hidden = form.childElementCount === 0;
     setChildren(
       keys,
-      ...keysOf(shown).map(([place, words]) => lines(place, words)),
+      ...keysOf(shown).map(([location, words]) => lines(location, words)),
       lines("everywhere", [...[below?.words() ?? ""].filter(Boolean), "Tab: next part", "?: this list"]),
     );
   });

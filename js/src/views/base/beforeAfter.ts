@@ -1,11 +1,13 @@
-/** A model's predictions before and after a change: a row for each outcome, with a grey bar before and one in ink now. */
+/**
+ * A model's predictions before and after a change: a row for each outcome, with a grey bar before and a bar in ink now.
+ */
 import { h, shortLabel } from "../../dom.ts";
 
 export interface Outcome {
   label: string;
   /** Null: a number, which the label spells. */
   before: number | null;
-  /** Null while nothing is changed: then what stands is what is predicted now. */
+  /** Null while nothing is changed: the bar then shows the current prediction. */
   after: number | null;
   /** The text next to the label. */
   mark?: string;
@@ -15,7 +17,7 @@ export interface Outcome {
 
 /** A table of outcomes with values formatted by `print` and labels of at most `longest` characters. */
 export function beforeAfter(
-  what: string,
+  heading: string,
   outcomes: readonly Outcome[],
   print: (value: number | null) => string,
   longest = 40,
@@ -40,7 +42,7 @@ export function beforeAfter(
       h("td", print(now)),
     );
   });
-  const heads = [what, "", isChanged ? "before" : "", "now"];
+  const heads = [heading, "", isChanged ? "before" : "", "now"];
   const cells = heads.map((text) => (text ? h("th", { scope: "col" }, text) : h("td")));
   return h("table.both", h("thead", h("tr", ...cells)), h("tbody", ...rows));
 }

@@ -1,4 +1,4 @@
-/** What stands where a picture is missing: its outline, what happened, and what to do. */
+/** The placeholder of a missing picture: its outline, the reason, and advice. */
 import { h, on } from "../../dom.ts";
 import { drawing } from "../charts/svg.ts";
 
@@ -7,9 +7,9 @@ const OUTLINE = "M1 1 H63 V47 H1 Z M1 13 H63 M1 24 H63 M1 36 H63 M17 1 V47 M32 1
 
 export interface BlankParts {
   words: string;
-  /** Failures are announced at once. */
+  /** Failures are announced immediately. */
   role?: "alert" | "note";
-  /** What the reader can do. */
+  /** Advice for the reader. */
   advice?: string;
   retry?: () => void;
 }

@@ -10,20 +10,20 @@ import { absence, rowWords } from "./rowFacts.ts";
 
 /** Milliseconds for which the pointer rests on a cell before its exact row is requested. */
 const RESTS_MS = 300;
-/** Exact rows that are kept: that of the pinned cell, and those the pointer rested on. */
-const KEPT = 4;
+/** Number of cached exact rows: that of the pinned cell, and those of cells under the resting pointer. */
+const CACHE_SIZE = 4;
 
 export interface ExactRows {
   /** The exact row of the shown matrix if it is loaded; if `ask` is set, it is requested otherwise. */
   (row: number, ask: boolean): Float32Array | undefined;
   /**
-   * Say which cell is under the pointer: its row is requested when the pointer rests there. Only one such request is in
-   * flight at a time, and none is sent while the pointer moves.
+   * Report the cell under the pointer: its row is requested when the pointer rests there. At most one such request is
+   * in flight, and none is sent while the pointer moves.
    */
   rest(cell: Cell | null): void;
 }
 
-/** Keeps the most recently requested rows. `arrived` is called when one arrives. */
+/** Caches the most recently requested rows. `arrived` is called when a row arrives. */
 export function createExactRows(ctx: ViewContext, arrived: () => void): ExactRows {
   const loaded = new Map<string, Float32Array>();
   const shown = new Map<string, Float32Array>();
@@ -35,8 +35,8 @@ export function createExactRows(ctx: ViewContext, arrived: () => void): ExactRow
   const filter = (name: string, row: number, values: Float32Array): Float32Array => {
     const filters = filtersOf(ctx);
     if (!hidesValues(filters)) return values;
-    const wanted = JSON.stringify([name, filters]);
-    let left = shown.get(wanted);
+    const request = JSON.stringify([name, filters]);
+    let left = shown.get(request);
     if (!left) {
       const source = ctx.source();
       const { special } = ctx.axisOf(source.query);
@@ -44,7 +44,7 @@ export function createExactRows(ctx: ViewContext, arrived: () => void): ExactRow
         source.kind === "map" && hidesSpecial(filters) && special[row]
           ? values.map(() => Number.NaN)
           : filteredRow(values, ctx.axisOf(source.key).special, filters, rescales(source));
-      keep(shown, wanted, left);
+      keep(shown, request, left);
     }
     return left;
   };
@@ -105,7 +105,7 @@ export function createExactRows(ctx: ViewContext, arrived: () => void): ExactRow
 function keep(map: Map<string, Float32Array>, name: string, values: Float32Array): void {
   map.delete(name);
   map.set(name, values);
-  for (const oldest of map.keys()) if (map.size > KEPT) map.delete(oldest);
+  for (const oldest of map.keys()) if (map.size > CACHE_SIZE) map.delete(oldest);
 }
 
 /** The name of an element, quoted for use in a sentence. */
@@ -115,7 +115,7 @@ export function nameOf(ctx: ViewContext, axis: string, i: number): string {
 
 const isCell = (cell: Cell | null): cell is Cell => cell !== null && cell.query >= 0 && cell.key >= 0;
 
-/** Describe what a row gives to the elements apart, with the exact number when its row has arrived. */
+/** Describe the share of a row that the elements apart receive, with the exact number once its row has arrived. */
 export function describeShare(
   ctx: ViewContext,
   rows: ExactRows,
@@ -156,7 +156,7 @@ export function describeCells(
     const between = `${nameOf(ctx, source.query, query)} → ${nameOf(ctx, source.key, key)}`;
     const exact = rows(query, false)?.[key];
     const isExact = exact !== undefined && !Number.isNaN(exact);
-    // An exact value may pass a filter that a rounded one does not.
+    // The exact value may pass a filter that the rounded value does not.
     const why = absence(source, isExact ? null : tile, query, key);
     if (why) return `${between}: ${why}`;
     if (isExact) return `${between} = ${printed(exact, true)}`;

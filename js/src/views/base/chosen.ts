@@ -1,4 +1,4 @@
-/** What is chosen in a picture: pinned cells and heads as outlines, a span as a bar along its axis. */
+/** Outlines of pinned cells and heads in a picture, and bars of spans along its axes. */
 import type { ViewContext } from "../../context.ts";
 import { createWatch } from "../../dom.ts";
 import type { Cell, Span } from "../../wire/wire.ts";
@@ -26,7 +26,7 @@ export interface Chosen {
   draw(boxes: readonly Box[], rows?: readonly Bar[], cols?: readonly Bar[]): void;
 }
 
-/** Draw over an element, from its top left corner; what is drawn takes no pointer events. */
+/** Draw over an element, from its top left corner; the overlay ignores pointer events. */
 export function createChosen(over: Element): Chosen {
   const outlines = svg("path");
   const [halo, bars] = ["halo", "bar"].map((name) => svg("path", { class: `aw-chosen-${name}` })) as [
@@ -57,7 +57,7 @@ export function createChosen(over: Element): Chosen {
   };
 }
 
-/** Bars in order; those that touch are one. */
+/** Bars in order; adjacent bars are joined. */
 function joined(bars: readonly Bar[]): Bar[] {
   const all: Bar[] = [];
   for (const [from, to] of [...bars].sort(([a], [b]) => a - b)) {
@@ -69,8 +69,8 @@ function joined(bars: readonly Bar[]): Bar[] {
 }
 
 /**
- * The outline of boxes. Those that touch have one outline around all of them: where cells are small, lines between them
- * would hide their values.
+ * The outline of boxes. Adjacent boxes share an outline: where cells are small, lines between them would hide their
+ * values.
  */
 export function outlineOf(boxes: readonly Box[]): string {
   const edges = new Set<string>();
@@ -83,7 +83,7 @@ export function outlineOf(boxes: readonly Box[]): string {
       `M${left} ${top}V${bottom}`,
       `M${right} ${top}V${bottom}`,
     ];
-    // An edge of two boxes lies between them.
+    // An edge of two boxes is between them.
     for (const side of sides) if (!edges.delete(side)) edges.add(side);
   }
   return [...edges].join("");
@@ -100,7 +100,7 @@ export function boxOf({ query, key }: Pick<Cell, "query" | "key">, size: Cells):
   ];
 }
 
-/** The elements of one side that are pinned together; none if fewer than two cells are. */
+/** The elements of a side that are pinned together; none if fewer than two cells are. */
 export function pinnedTogether(ctx: ViewContext, side: Span["side"]): number[] {
   const pins = ctx.pins();
   return pins.length > 1 ? [...new Set(pins.map((cell) => cell[side]))].filter((i) => i >= 0) : [];
@@ -116,18 +116,23 @@ export function drawOnColumns(chosen: Chosen, ctx: ViewContext, side: Span["side
   );
 }
 
-/** The place of an element among the drawn rows or columns; -1: it is not drawn. */
-export type Place = (side: Span["side"], element: number) => number;
+/** The index of an element among the drawn rows or columns; -1: it is not drawn. */
+export type PositionOf = (side: Span["side"], element: number) => number;
 
 /** Outline the cells of a map that are pinned together, and draw the span at its sides. */
-export function drawOnMap(chosen: Chosen, ctx: ViewContext, size: Cells, place: Place = (_, element) => element): void {
+export function drawOnMap(
+  chosen: Chosen,
+  ctx: ViewContext,
+  size: Cells,
+  positionOf: PositionOf = (_, element) => element,
+): void {
   const { layer } = ctx.resolved();
   const pins = ctx.pins();
   const here = pins.length > 1 ? pins.filter((cell) => (cell.layer ?? layer) === layer) : [];
   const boxes = here.flatMap((cell) => {
     const at = {
-      query: cell.query < 0 ? -1 : place("query", cell.query),
-      key: cell.key < 0 ? -1 : place("key", cell.key),
+      query: cell.query < 0 ? -1 : positionOf("query", cell.query),
+      key: cell.key < 0 ? -1 : positionOf("key", cell.key),
     };
     const isOut = (cell.query >= 0 && at.query < 0) || (cell.key >= 0 && at.key < 0);
     return isOut ? [] : [boxOf(at, size)];
@@ -135,8 +140,8 @@ export function drawOnMap(chosen: Chosen, ctx: ViewContext, size: Cells, place: 
   /** A bar for every element of the span that is drawn. */
   const bars = (side: Span["side"], cell: number): Bar[] => {
     const [start, stop] = ctx.span(side) ?? [0, 0];
-    const places = Array.from({ length: stop - start }, (_, i) => place(side, start + i));
-    return places.filter((at) => at >= 0).map((at) => [at * cell, (at + 1) * cell]);
+    const positions = Array.from({ length: stop - start }, (_, i) => positionOf(side, start + i));
+    return positions.filter((at) => at >= 0).map((at) => [at * cell, (at + 1) * cell]);
   };
   chosen.draw(boxes, bars("query", size.cellHeight), bars("key", size.cellWidth));
 }

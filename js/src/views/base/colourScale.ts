@@ -7,23 +7,23 @@ import type { Filters } from "../../wire/viewState.ts";
 export interface ScaleState {
   map: MapName;
   range: readonly [number, number];
-  /** The word for the end of a range that each picture has of its own. */
+  /** The word for the end of a range that differs from picture to picture. */
   end?: string;
-  /** What the numbers mean, for who points at it: "share of the row". */
+  /** The meaning of the numbers, as a tooltip: "share of the row". */
   words: string;
-  /** What hatched cells are, which hold no value: "not compared"; "" without such cells. */
+  /** The meaning of hatched cells, which hold no value: "not compared"; "" without such cells. */
   empty?: string;
-  /** What a hatched column is, whose range is that from 0 to 1; "" without one. */
+  /** The meaning of a hatched column with a range from 0 to 1; "" without such a column. */
   sink?: string;
 }
 
 export interface ColourScale {
   element: HTMLElement;
   mode(): Mode;
-  /** Whether all maps share one range. */
+  /** Whether all maps share a range. */
   common(): boolean;
   show(state: ScaleState): void;
-  /** Apply what was chosen. */
+  /** Apply the chosen filters. */
   follow(chosen: Pick<Filters, "scale" | "extent">): void;
 }
 

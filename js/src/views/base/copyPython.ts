@@ -5,18 +5,18 @@ import { assign, h, on, reserve, setFlag, setText } from "../../dom.ts";
 import { createAnswers } from "../../wire/answers.ts";
 import { toClipboard } from "./clipboard.ts";
 
-/** Where a number stands: the arguments of `expression` in attnwidgets/views/base/expressions.py, with its kind. */
-export type NumberPlace = { of: string } & Record<string, unknown>;
+/** The address of a number: the arguments of `expression` in attnwidgets/views/base/expressions.py, with its kind. */
+export type NumberAddress = { of: string } & Record<string, unknown>;
 
 /** The twin of `expression` in attnwidgets/views/base/expressions.py. */
 export interface Expression {
   code: string;
-  /** What must be named first, or "". */
+  /** The names that must be defined before the code runs, or "". */
   note: string;
 }
 
 export interface CopyButton {
-  /** The button, with what it has to say. */
+  /** The button, with its messages. */
   element: HTMLElement;
   /** Whether there is a number to copy; call after every change of the selection. */
   show(): void;
@@ -27,37 +27,37 @@ const COPIED = "Copied";
 const COPIED_MS = 1600;
 
 /**
- * A button that copies the expression of the number at `pinned()`; it is disabled while that is null. One with a label
- * of its own says what it copied.
+ * A button that copies the expression of the number at `pinned()`; it is disabled while that is null. A button with a
+ * label of its own reports the text it copied.
  */
 export function createCopyButton(
   ctx: ViewContext,
   signal: AbortSignal,
-  pinned: () => NumberPlace | null = () => pinnedCell(ctx),
+  pinned: () => NumberAddress | null = () => pinnedCell(ctx),
   label = LABEL,
   title = "Copy the Python that returns this number",
 ): CopyButton {
   const button = h("button.button.copy", { type: "button", title }, label);
   const text = h("input.copy-text", { readonly: "", spellcheck: "false", "aria-label": "Python" });
   const note = h("div.copy-note");
-  const told = h("div.copy-told", note, text);
+  const panel = h("div.copy-told", note, text);
   const region = h("div.sr", { role: "status" });
-  const element = h("span.copy-place", button, told, region);
+  const element = h("span.copy-place", button, panel, region);
   const answers = createAnswers(ctx, signal, () => receive());
-  let requested: NumberPlace | null = null;
+  let requested: NumberAddress | null = null;
   let timer: ReturnType<typeof setTimeout> | undefined;
 
-  told.hidden = true;
+  panel.hidden = true;
   button.disabled = true;
   reserve(button, label, COPIED);
 
-  const close = (): void => assign(told, { hidden: true });
+  const close = (): void => assign(panel, { hidden: true });
   /** Show a message next to the button, with the text to copy by hand. */
   const tell = (words: string, code: string): void => {
     const view = element.closest(".aw-root") ?? document.body;
-    const [own, whole] = [element, view].map((el) => el.getBoundingClientRect()) as [DOMRect, DOMRect];
-    setFlag(told, "data-left", own.left + own.right < whole.left + whole.right);
-    assign(told, { hidden: false });
+    const [box, whole] = [element, view].map((el) => el.getBoundingClientRect()) as [DOMRect, DOMRect];
+    setFlag(panel, "data-left", box.left + box.right < whole.left + whole.right);
+    assign(panel, { hidden: false });
     assign(text, { value: code });
     setText(note, words);
     setText(region, words);
@@ -65,7 +65,7 @@ export function createCopyButton(
   const deliver = async ({ code, note: missing }: Expression): Promise<void> => {
     const copied = code !== "" && (await toClipboard(code));
     if (signal.aborted) return;
-    // Of a claim, its sentence: the first thing in quotes.
+    // For a claim, its sentence: the first text in quotes.
     const about = missing || (label === LABEL ? "" : code.split("'")[1]);
     if (!copied || about) tell([copied ? COPIED : "Copy this by hand", about].filter(Boolean).join(": "), code);
     else setText(region, `${COPIED}: ${code}`);
@@ -85,13 +85,13 @@ export function createCopyButton(
     const answer = answers.get<Expression>("expression", requested)?.meta;
     const failure = answers.failure("expression", requested);
     if (!answer && !failure) return;
-    const place = requested;
+    const address = requested;
     requested = null;
     if (answer) void deliver(answer);
-    else void withoutKernel(place, failure ?? "");
+    else void withoutKernel(address, failure ?? "");
   };
-  const withoutKernel = async (place: NumberPlace, why: string): Promise<void> => {
-    const code = general(ctx, place);
+  const withoutKernel = async (address: NumberAddress, why: string): Promise<void> => {
+    const code = general(ctx, address);
     if (code) await deliver({ code, note: "no kernel answers: the view is called “view” here" });
     else {
       setText(region, why);
@@ -109,7 +109,7 @@ export function createCopyButton(
       receive();
     },
   });
-  on(told, signal, {
+  on(panel, signal, {
     keydown: (event) => event.key === "Escape" && close(),
     focusout: (event) => element.contains(event.relatedTarget as Node | null) || close(),
   });
@@ -124,8 +124,8 @@ export function createCopyButton(
   };
 }
 
-/** The pinned cell of the shown matrix; attributions of one target have one row. */
-export function pinnedCell(ctx: ViewContext): NumberPlace | null {
+/** The pinned cell of the shown matrix; attributions of a single target have one row. */
+export function pinnedCell(ctx: ViewContext): NumberAddress | null {
   const cell = ctx.cell("pinned");
   const { source, layer, head } = ctx.resolved();
   const single = source.kind === "attributions" && ctx.axisOf(source.query).labels.length === 1;
@@ -134,8 +134,8 @@ export function pinnedCell(ctx: ViewContext): NumberPlace | null {
   return { of: "cell", source: source.id, layer, head, query, key: cell.key };
 }
 
-/** The expression of a cell where nobody knows the reader's names; "" for another kind of number. */
-function general(ctx: ViewContext, { of, source: id, layer, head, query, key }: NumberPlace): string {
+/** The expression of a cell without the kernel, which has the reader's names; "" for another kind of number. */
+function general(ctx: ViewContext, { of, source: id, layer, head, query, key }: NumberAddress): string {
   const source = ctx.header().sources.find((source) => source.id === id);
   if (of !== "cell" || !source) return "";
   const text = JSON.stringify;

@@ -1,4 +1,4 @@
-/** What colours a text while nothing is chosen: the explanation of the prediction. */
+/** The explanation of the prediction, which colours a text until the reader chooses another. */
 import type { ViewContext } from "../../context.ts";
 import type { Source } from "../../wire/wire.ts";
 

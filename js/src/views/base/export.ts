@@ -1,12 +1,12 @@
 /**
- * Figures of a view, for its menu. The kernel draws them, as `view.save` does; without one the browser makes a picture
- * of what is on the page, without its controls.
+ * Figures of a view, for its menu. The kernel draws them, as `view.save` does; without a kernel the browser makes a
+ * picture of the view as it is on the page, without its controls.
  */
 import type { ViewContext } from "../../context.ts";
 import { download, toPng, toSvg } from "../../snapshot.ts";
 import { createAnswers } from "../../wire/answers.ts";
 
-/** A label, and what it does; a promise fails with words for the reader. */
+/** A label and its action; a rejected promise has a message for the reader. */
 export type ExportAction = readonly [label: string, act: () => Promise<void>];
 
 type Format = "png" | "svg" | "pdf";
@@ -36,7 +36,7 @@ export function fileName(root: Element): string {
   return stem.replace(/^-|-$/g, "") || "view";
 }
 
-/** The ways to save `root` as a figure; `say` shows what is happening. */
+/** The ways to save `root` as a figure; `say` reports progress. */
 export function exportActions(
   ctx: ViewContext,
   signal: AbortSignal,
@@ -46,7 +46,7 @@ export function exportActions(
   let arrived = (): void => undefined;
   const answers = createAnswers(ctx, signal, () => arrived());
 
-  /** The figure that Python draws of what is shown now. */
+  /** The figure that Python draws of the current state. */
   const drawn = (format: Format, columns: number): Promise<Blob> =>
     new Promise((done, fail) => {
       const args = { format, columns, theme: ctx.theme };

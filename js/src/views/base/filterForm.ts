@@ -23,7 +23,7 @@ const EXTENTS: [string, string][] = [
 /** Changes that leave filters, and the words about them, as they are. */
 const UNRELATED: Change[] = ["hover", "pinned", "tiles", "layer", "head"];
 
-/** What the filters do to the numbers, in words; empty if nothing. */
+/** The effect of the filters on the numbers, in words; empty without an effect. */
 export function filterWords(filters: Filters, source: Source): string {
   const { special, mass, least } = filters;
   const words: string[] = [];
@@ -39,7 +39,7 @@ export function filterWords(filters: Filters, source: Source): string {
   return words.join(" · ");
 }
 
-/** What the filters of a view do to its numbers, kept up to date. */
+/** The effect of a view's filters on its numbers, kept up to date. */
 export const renderFilterWords = view((ctx, root) => {
   const words = h("span.note");
   setChildren(root, words);
@@ -86,7 +86,7 @@ export const renderFilters = view((ctx, root, signal) => {
           special: special.value as Filters["special"],
           mass: Number(mass.value) / 100,
           least: Math.max(0, Number(least.value) || 0),
-          // A value that the menu does not offer is kept.
+          // Keep a value that the menu does not offer.
           ...(target === palette ? { palette: palette.value } : {}),
           scale: scale.value as Filters["scale"],
           extent: extent.value as Filters["extent"],

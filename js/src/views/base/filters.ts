@@ -13,10 +13,13 @@ import type { Filters } from "../../wire/viewState.ts";
 import type { Source } from "../../wire/wire.ts";
 import { meanReceived } from "../text/rowValues.ts";
 
-/** What a view shows unless Python or the reader says otherwise. */
+/** The filters of a view unless Python or the reader sets others. */
 export const DEFAULTS: Filters = { special: "apart", mass: 1, least: 0, scale: "", extent: "", palette: "" };
 
-/** What may become of special tokens, in the reader's words. Pairs, for the build may rename what looks like a property. */
+/**
+ * The treatments of special tokens, in the reader's words. Pairs, since the build may rename names that look like
+ * properties.
+ */
 export const SPECIAL: readonly (readonly [Filters["special"], string])[] = [
   ["apart", "apart"],
   ["show", "in the map"],
@@ -33,21 +36,24 @@ export const isFiltered = (filters: Filters): boolean =>
     ([name, value]) => filters[name as keyof Filters] !== value,
   );
 
-/** What the menu of a view offers to change. */
+/** The settings that the menu of a view offers. */
 export interface Adjustable {
   ctx: ViewContext;
   /** Whether values can be hidden, in addition to options of colours and special tokens; or colours only. */
   hides: boolean | "colours";
-  /** What the view itself has to offer, below the filters. */
+  /** Further settings of the view, below the filters. */
   more: readonly HTMLElement[];
 }
 
 const ADJUSTABLE = new WeakMap<Element, Adjustable>();
 
-/** What the menu of a view offers, by the view's element. */
+/** The settings in the menu of a view, by the view's element. */
 export const adjustableOf = (el: Element): Adjustable | undefined => ADJUSTABLE.get(el);
 
-/** Let the menu of a view offer special tokens, colours and, if it `hides` values, filters; views inside another leave it to that one. */
+/**
+ * Let the menu of a view offer special tokens, colours and, if it `hides` values, filters; a nested view leaves the
+ * menu to its outer view.
+ */
 export function offerAdjusting(ctx: ViewContext, hides: Adjustable["hides"], ...more: HTMLElement[]): void {
   const before = ADJUSTABLE.get(ctx.el);
   if (!before || before.ctx.signal.aborted) ADJUSTABLE.set(ctx.el, { ctx, hides, more });
@@ -60,15 +66,15 @@ export function setFilters(ctx: ViewContext, values: Partial<Filters>, save = tr
   if (save) ctx.model.save_changes();
 }
 
-/** Offer filters in the view's menu; returns the place for words about them, which the part "tools" fills. */
-export function filterPlace(ctx: ViewContext, ...more: HTMLElement[]): HTMLElement {
+/** Offer filters in the view's menu; returns the element for words about them, which the part "tools" fills. */
+export function filterSlot(ctx: ViewContext, ...more: HTMLElement[]): HTMLElement {
   offerAdjusting(ctx, true, ...more);
   const element = h("span.filters");
   ctx.views.FilterWords?.(ctx, element);
   return element;
 }
 
-/** Whether special tokens are hidden. Those that stand apart are not: they have a place of their own. */
+/** Whether special tokens are hidden. Tokens that stand apart are drawn outside the map instead. */
 export const hidesSpecial = ({ special }: Pick<Filters, "special">): boolean =>
   special === "hide" || special === "renormalise";
 
@@ -82,11 +88,11 @@ type Flags = readonly boolean[];
 const [APART, NOWHERE] = [new WeakMap<readonly number[], Flags>(), new WeakMap<readonly number[], Flags>()];
 const INSIDE = new WeakMap<Flags, readonly number[]>();
 
-/** Whether each of these elements stands apart: the special tokens, unless there is nothing else. */
+/** Whether each of these elements stands apart: the special tokens, unless all elements are special. */
 export function standApart(special: readonly number[], filters: Pick<Filters, "special">): Flags {
-  const kept = filters.special === "apart" ? APART : NOWHERE;
-  const apart = kept.get(special) ?? (kept === APART ? apartOf(special) : special.map(() => false));
-  kept.set(special, apart);
+  const cache = filters.special === "apart" ? APART : NOWHERE;
+  const apart = cache.get(special) ?? (cache === APART ? apartOf(special) : special.map(() => false));
+  cache.set(special, apart);
   return apart;
 }
 
@@ -137,7 +143,7 @@ export function filteredRow(
   return out;
 }
 
-/** Whether rows are divided by what is left of them: a part of them that goes to a sink is not. */
+/** Whether rows are divided by the sum of their visible values; rows with a part that goes to a sink are not. */
 export const rescales = ({ stochastic, sink }: Pick<Source, "stochastic" | "sink">): boolean => stochastic && !sink;
 
 /** The last two filtered versions of each tile: a strip also reads means, which are filtered less. */
@@ -218,7 +224,7 @@ export function filteredTile(
     }
   }
   const isOut = (row: number, col: number): boolean => codes[row * cols + col] === HIDDEN;
-  // To means over queries, a query that was not compared with a key counts as one that gives it nothing.
+  // In means over queries, a query that was not compared with a key counts as giving it nothing.
   const isGone = (col: number): boolean => Boolean(isOutside[col]) && !apart[col];
   const givesNothing = (row: number, col: number): boolean =>
     Boolean(meta.compared) && given[row * cols + col] === HIDDEN && !drops(row) && !isGone(col);

@@ -1,15 +1,15 @@
-/** A row of buttons of which those stay in sight that fit: a button at its end unfolds the others below. */
+/** A row of buttons that shows those that fit: a button at its end unfolds the others below. */
 
 import { assign, h, on, onResize, setFlag, setText } from "../../dom.ts";
 
 export interface FoldedRow {
-  /** Show these, and fold those that do not fit; pressed ones are folded last. */
+  /** Show these items, and fold those that do not fit; pressed items are folded last. */
   fill(items: readonly HTMLElement[]): void;
 }
 
 /**
- * Which of items of these widths are in sight in `room` px, `gap` px apart, if a button of `more` px follows when some
- * are not. `first` says which are chosen before the others; at least one is in sight.
+ * The visible items among items of these widths in `room` px, `gap` px apart, followed by a button of `more` px if some
+ * are hidden. Items with `first` are preferred; at least one is visible.
  */
 export function fitting(
   widths: readonly number[],
@@ -23,15 +23,15 @@ export function fitting(
   const order = [...widths.keys()].sort((a, b) => Number(first[b] ?? false) - Number(first[a] ?? false) || a - b);
   const shown = widths.map(() => false);
   let left = room - more;
-  for (const [place, i] of order.entries()) {
+  for (const [rank, i] of order.entries()) {
     left -= (widths[i] as number) + gap;
-    if (left < 0 && place > 0) break;
+    if (left < 0 && rank > 0) break;
     shown[i] = true;
   }
   return shown;
 }
 
-/** Keep the children of `row` in one line until the reader unfolds it. */
+/** Keep the children of `row` in a single line until the reader unfolds it. */
 export function foldRow(row: HTMLElement, signal: AbortSignal): FoldedRow {
   const more = h("button.button.fold", { type: "button", "aria-expanded": "false" });
   let items: readonly HTMLElement[] = [];

@@ -1,6 +1,6 @@
 /**
- * The frame of every view: toolbar, what leads the picture (chips, the text), the picture under its caption, footer with
- * the readout. A view inside another view has the caption and the picture only; its outer view has the rest.
+ * The frame of every view: toolbar, lead (chips, the text), the picture under its caption, footer with the readout. A
+ * nested view has only the caption and the picture; its outer view has the rest.
  */
 import type { Readout, ViewContext } from "../../context.ts";
 import { h, on, onResize, reserve, setChildren, setFlag, setStyles, setText } from "../../dom.ts";
@@ -23,25 +23,28 @@ export interface FrameParts {
   layout?: string;
   /** The outline of the picture while it is on its way; rows by default. */
   skeleton?: Skeleton;
-  /** What to try first: it stands in the footer until the first click in any view with this hint; not inside another. */
+  /**
+   * A first action to try, shown in the footer until the first click in any view with this hint; not in a nested view.
+   */
   hint?: string;
   /** Whether the readout has text without a pointer: the hint is then next to it and does not replace it. */
   says?: boolean;
   /** Buttons of the footer. */
   actions?: readonly HTMLElement[];
-  /** Whether the caption stands among the controls, in place of a line of its own: for a view of one strip. */
+  /** Whether the caption is among the controls instead of on its own line: for a view of a single strip. */
   plain?: boolean;
 }
 
 export interface Frame {
   /**
-   * Show where the view looks; returns the title. If `where` is a function, it also gives the words for what a click
-   * may show next, and the caption reserves room for them; `names` are other titles that it has room for.
+   * Show the position of the view; returns the title. If `where` is a function, it also gives the words for positions
+   * that a click may show next, and the caption reserves room for them; `names` are other titles to reserve room for.
    */
   show(where: string | ((shown: Resolved) => string), title?: string, names?: readonly string[]): string;
   /**
-   * Say what the picture lacks; null: it is there. What is awaited or failed leaves the earlier picture, dimmed, and is
-   * said in the footer; where there is none, and where there is nothing to show, it stands in the picture's place.
+   * Report that the picture is missing; null: it is complete. While numbers are awaited, or after a failure, the
+   * earlier picture remains, dimmed, and the footer has the message; without an earlier picture, or with nothing to
+   * show, the message takes the room of the picture.
    */
   lacks(missing: Missing | null): void;
   readonly readout: Readout;
@@ -49,8 +52,8 @@ export interface Frame {
 
 /** Fill `root` with a frame around `body`. */
 export function createFrame(ctx: ViewContext, root: HTMLElement, parts: FrameParts): Frame {
-  const [title, place, note] = [h("b.title"), h("span.where"), h("span.note")];
-  const caption = h("div.caption", title, ...(parts.tags ?? []), place, note, ...(parts.legend ? [parts.legend] : []));
+  const [title, about, note] = [h("b.title"), h("span.where"), h("span.note")];
+  const caption = h("div.caption", title, ...(parts.tags ?? []), about, note, ...(parts.legend ? [parts.legend] : []));
   const [inBar, inBody] = parts.plain ? [[caption], []] : [[], [caption]];
   const veil = createVeil(ctx, caption, parts.skeleton ?? "rows");
   const body = h(`div.body${parts.layout ?? ".column"}`, ...inBody, ...parts.body, veil.element);
@@ -81,7 +84,7 @@ export function createFrame(ctx: ViewContext, root: HTMLElement, parts: FramePar
         h("span.end", ...(parts.actions ?? [])),
       ),
     );
-    // The kernel may be lost, and a job go on, without a change of anything that the view draws.
+    // The kernel may be lost, and a job may advance, without a change of anything that the view draws.
     ctx.onChange(ctx.signal, (changed) => {
       if (only(changed, "hover", "pinned")) return;
       kernel.show();
@@ -91,17 +94,20 @@ export function createFrame(ctx: ViewContext, root: HTMLElement, parts: FramePar
     // Controls appear and change later, too.
     onResize([toolbar, ...toolbar.children], ctx.signal, () => fitToolbar(toolbar));
   }
-  /** In the footer: what the dimmed picture waits for, or what the kernel computes for any view of this text. */
+  /**
+   * In the footer: the numbers that the dimmed picture waits for, or those that the kernel computes for any view of
+   * this text.
+   */
   const showProgress = (): void => {
     // Inside another view, and over the picture, this is redundant.
     const job = isInside || (missing?.job && !isDrawn) ? null : ctx.tiles.job();
-    const own = isDrawn && missing?.job !== null ? missing : null;
-    progress.show(own ?? (job && { kind: "awaited", words: "", job, cancel: () => ctx.tiles.cancel() }));
+    const pending = isDrawn && missing?.job !== null ? missing : null;
+    progress.show(pending ?? (job && { kind: "awaited", words: "", job, cancel: () => ctx.tiles.cancel() }));
   };
   return {
     readout: isInside ? ctx.readout : footer,
     lacks(now) {
-      // Nothing more will come in a page without a kernel.
+      // A page without a kernel will not receive more.
       missing = now && isPage ? { ...now, retry: undefined } : now;
       if (isInside && missing?.job && missing.job === ctx.tiles.job()) missing = { ...missing, job: undefined };
       if (!now || now.part) isDrawn = true;
@@ -116,10 +122,10 @@ export function createFrame(ctx: ViewContext, root: HTMLElement, parts: FramePar
       if (!isInside) setStyles(root, { "--aw-tall": height ? `${height}px` : "auto" });
       // A view of numbers without a text lacks a source.
       if (ctx.header().sources.length === 0) {
-        const own = ctx.options.title || (fallback ?? "");
-        setText(title, own);
-        if (typeof where === "string") setText(place, where);
-        return own;
+        const heading = ctx.options.title || (fallback ?? "");
+        setText(title, heading);
+        if (typeof where === "string") setText(about, where);
+        return heading;
       }
       const shown = ctx.resolved();
       const { source, notes } = shown;
@@ -129,14 +135,14 @@ export function createFrame(ctx: ViewContext, root: HTMLElement, parts: FramePar
         const text = typeof where === "string" ? where : where(at);
         return text && at.source.stack !== "self" ? `${at.source.stack} · ${text}` : text;
       };
-      setText(place, words(shown));
+      setText(about, words(shown));
       const other = ctx.counterpart();
       const next = [shown, ...(other ? [other] : [])];
       if (name === source.title) reserve(title, ...next.map((at) => at.source.title));
       else if (names.length > 0) reserve(title, ...names);
-      reserve(place, ...next.map((at) => words({ ...at, layer: at.source.layers.at(-1) ?? at.layer })));
-      const said = [source.note, ...notes].filter(Boolean).join(" · ");
-      if (setText(note, said)) note.title = said;
+      reserve(about, ...next.map((at) => words({ ...at, layer: at.source.layers.at(-1) ?? at.layer })));
+      const remark = [source.note, ...notes].filter(Boolean).join(" · ");
+      if (setText(note, remark)) note.title = remark;
       setText(warning, source.warning);
       return name;
     },
@@ -146,8 +152,8 @@ export function createFrame(ctx: ViewContext, root: HTMLElement, parts: FramePar
 const GONE = "No kernel answers: what is loaded still works.";
 
 /**
- * Whether the kernel answers, in the footer. While it does not, controls with `data-needs-kernel` do nothing and say
- * why.
+ * Whether the kernel answers, in the footer. While it does not, controls with `data-needs-kernel` are disabled and
+ * explain why.
  */
 function createKernelNote(ctx: ViewContext, root: HTMLElement): { element: HTMLElement; show(): void } {
   const element = h("div.status", { role: "status" });
@@ -181,7 +187,7 @@ function createKernelNote(ctx: ViewContext, root: HTMLElement): { element: HTMLE
 
 type Footer = Readout & { elements: HTMLElement[] };
 
-/** A readout in whose place stands what to try first, while nobody points at anything here or in a linked view. */
+/** A readout that shows the hint while nobody points at an element here or in a linked view. */
 function withHint(ctx: ViewContext, root: HTMLElement, readout: Footer, words: string): Footer {
   if (!words || ctx.el !== root) return readout;
   const hint = h("div.hint", { title: words }, words); // on a narrow page it is cut off

@@ -1,6 +1,6 @@
 /**
- * Choosing several things in a picture or text: Shift + click (or Ctrl, Cmd) adds and removes, dragging takes all that
- * it covers. A drag begins after a few px, so that clicks stay clicks; touch scrolls as before.
+ * Choosing several elements of a picture or text: Shift + click (or Ctrl, Cmd) adds and removes, dragging takes all
+ * elements that it covers. A drag begins after a few px, so that clicks stay clicks; touch scrolls as before.
  */
 import type { ViewContext } from "../../context.ts";
 import { h, on, setFlag, setStyles, spotAt } from "../../dom.ts";
@@ -24,7 +24,7 @@ export interface Picture {
 export interface Picks {
   /** Shift + click on a cell. */
   toggle(at: Spot): void;
-  /** A drag from one corner to the other; `adds`: to what is chosen already. */
+  /** A drag from corner to corner; `adds`: to the cells chosen already. */
   drag(from: Spot, to: Spot, adds: boolean): void;
   /** Whether a drag covers whole rows or columns. */
   along?: "rows" | "cols";
@@ -42,7 +42,7 @@ export function createPicking(el: HTMLElement, picture: Picture, signal: AbortSi
   let to: Spot | null = null;
   let hasDragged = false;
 
-  /** The cell under the pointer, or the nearest one. */
+  /** The cell under the pointer, or the nearest cell. */
   const nearest = (event: MouseEvent): Spot | null => {
     const [rows, cols] = picture.size() ?? [0, 0];
     const box = picture.element.getBoundingClientRect();
@@ -154,7 +154,7 @@ function onClick(el: HTMLElement, signal: AbortSignal, handled: (event: MouseEve
   el.addEventListener("click", listen, { signal, capture: true });
 }
 
-/** Add a cell to all pinned ones, or remove it. */
+/** Add a cell to the pinned cells, or remove it. */
 export function togglePin(ctx: ViewContext, cell: Cell): void {
   ctx.selection.pinAll(toggled(ctx.pins(), cell));
 }
@@ -164,7 +164,7 @@ export function pinDragged(ctx: ViewContext, cells: readonly Cell[], more: boole
   ctx.selection.pinAll(more ? joined(ctx.pins(), cells) : cells);
 }
 
-/** Choose the elements from `first` to `last`, both included, of one side of the shown source. */
+/** Choose the elements from `first` to `last`, both included, on a side of the shown source. */
 export function chooseSpan(ctx: ViewContext, side: Span["side"], first: number, last: number): void {
   const [start, stop] = [Math.min(first, last), Math.max(first, last) + 1];
   ctx.selection.setSpan({ start, stop, unit: ctx.source().unit, side });
@@ -201,7 +201,9 @@ export function pickCells(
   }
 }
 
-/** Choose cells, and a span of one side, in a picture of equal rows or columns. `cellAt` is the cell of one of them. */
+/**
+ * Choose cells, and a span of a side, in a picture of equal rows or columns. `cellAt` is the cell of a row or column.
+ */
 export function pickAlong(
   ctx: ViewContext,
   el: HTMLElement,
@@ -209,7 +211,7 @@ export function pickAlong(
   along: "rows" | "cols",
   side: Span["side"],
   signal: AbortSignal,
-  cellAt: (place: number) => Cell,
+  cellAt: (position: number) => Cell,
 ): void {
   const at = (spot: Spot): Cell => cellAt(spot[along === "rows" ? 0 : 1]);
   createPicking(el, picture, signal, {
@@ -251,7 +253,7 @@ export interface TextPicks {
   span(first: number, last: number): void;
 }
 
-/** What Shift and dragging choose in running text: cells, and a span of one side. */
+/** The choices of Shift and dragging in running text: cells, and a span of a side. */
 export function textPicks(ctx: ViewContext, side: Span["side"], cellAt: (index: number) => Cell | null): TextPicks {
   return {
     toggle(index) {
@@ -299,7 +301,7 @@ export function pickText(
   });
 }
 
-/** The browser's own selection, if it is in `list`; views in shadow roots hide it from the page. */
+/** The native selection, if it is in `list`; views in shadow roots hide it from the page. */
 function selectedRange(list: HTMLElement): Range | null {
   const root = list.getRootNode() as Node & { getSelection?: () => Selection | null };
   const selection = root.getSelection?.() ?? getSelection();
@@ -314,7 +316,7 @@ function coveredBy(range: Range, tokens: readonly HTMLElement[]): [number, numbe
     all.selectNodeContents(token);
     return all;
   };
-  // Tokens stand in the order of the text: the first that ends behind the start, the last that begins before the end.
+  // Tokens are in the order of the text: the first that ends behind the start, the last that begins before the end.
   const first = firstWhere(
     tokens.length,
     (i) => inside(tokens[i] as HTMLElement).compareBoundaryPoints(Range.START_TO_END, range) > 0,

@@ -1,11 +1,11 @@
-/** Views that a view shows whole: with a frame and a selection of their own. */
+/** Whole views inside a view, with their own frame and selection. */
 import type { AnyModel } from "@anywidget/types";
 import type { ViewContext } from "../../context.ts";
 import { setText } from "../../dom.ts";
 import type { Renderers } from "../../runtime.ts";
 import type { ViewState } from "../../wire/viewState.ts";
 
-/** A view inside another one: its name, its model, and the parts with its code. */
+/** A nested view: its name, its model, and the parts with its code. */
 export interface Inside {
   name: string;
   model: string;

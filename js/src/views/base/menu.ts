@@ -1,27 +1,27 @@
-/** A menu whose items may stand under headings, with a line of explanation and a badge each. */
+/** A menu whose items may be under headings, with a line of explanation and a badge each. */
 import { assign, h, keyboard, on, reserve, setChildren, setFlag, setText } from "../../dom.ts";
 import { createPopover, isOpen, uniqueName } from "./popover.ts";
 
 export interface Item {
   value: string;
   label: string;
-  /** The heading that it stands under. */
+  /** The heading of its group. */
   group?: string;
   /** A line of explanation. */
   note?: string;
-  /** What its computation takes ("instant", "seconds", "minutes"), or another word about it. */
+  /** The duration of its computation ("instant", "seconds", "minutes"), or another word about it. */
   badge?: string;
   /** More about the badge, for screen readers and under the pointer. */
   cost?: string;
-  /** Unavailable; `note` says why. */
+  /** Unavailable; `note` gives the reason. */
   off?: boolean;
 }
 
 export interface Menu {
   field: HTMLElement;
   /**
-   * Set the items, those of a group one after the other; with fewer than two the menu is hidden. The button keeps room
-   * for the label of `next`.
+   * Set the items, grouped in order; with fewer than two the menu is hidden. The button keeps room for the label of
+   * `next`.
    */
   offer(items: readonly Item[], current: string, next?: string): void;
 }
@@ -30,15 +30,15 @@ export interface Menu {
 const TYPED_MS = 600;
 
 /**
- * The first item from `start` on, going round, whose label begins with what was typed; else one that contains it, if it
- * is more than a letter; `start` if there is none.
+ * The first item from `start` on, wrapping around, whose label begins with the typed text; else an item that contains
+ * it, if it is longer than a letter; `start` if there is none.
  */
 export function typedItem(items: readonly Item[], start: number, typed: string): number {
   const order = items.map((_, i) => (start + i) % items.length);
   const labelled = (i: number): string => items[i]?.label.toLowerCase() ?? "";
-  const wanted = typed.toLowerCase();
-  const inside = (i: number): boolean => wanted.length > 1 && labelled(i).includes(wanted);
-  return order.find((i) => labelled(i).startsWith(wanted)) ?? order.find(inside) ?? start;
+  const prefix = typed.toLowerCase();
+  const inside = (i: number): boolean => prefix.length > 1 && labelled(i).includes(prefix);
+  return order.find((i) => labelled(i).startsWith(prefix)) ?? order.find(inside) ?? start;
 }
 
 /** The option of an item; `id` names it for screen readers. */
@@ -116,7 +116,7 @@ export function createMenu(name: string, signal: AbortSignal, choose: (value: st
     keydown(event) {
       const { key, ctrlKey, metaKey, altKey, timeStamp } = event;
       if (!isOpen(list) || ctrlKey || metaKey || altKey || key.length > 1 || (key === " " && !typed)) return;
-      // Letters find an item here, and do nothing else in the view.
+      // In the menu, letters find an item; the view must not handle them.
       event.stopImmediatePropagation();
       event.preventDefault();
       typed = timeStamp - typedAt > TYPED_MS ? key : typed + key;

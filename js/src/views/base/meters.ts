@@ -1,22 +1,24 @@
-/** A list of amounts: a name, a bar, a number. Colour says the side, length the value. Rows are moved, never rebuilt. */
+/**
+ * A list of amounts: a name, a bar, a number. Colour shows the side, length the value. Rows are moved, never rebuilt.
+ */
 import { assign, h, setStyles, setText } from "../../dom.ts";
 
 export interface Meter {
   name: string;
-  /** Where it stands, in quiet digits after the name. */
-  place?: string;
+  /** The position, in quiet digits after the name. */
+  position?: string;
   value: number;
   kind: "amount" | "for" | "against" | "apart";
-  /** Whether it is the pinned one. */
+  /** Whether this is the pinned element. */
   strong?: boolean;
-  /** What a click on it chooses. */
+  /** The element that a click chooses. */
   index?: number;
 }
 
 interface Row {
   row: HTMLElement;
   name: HTMLElement;
-  place: HTMLElement;
+  position: HTMLElement;
   bar: HTMLElement;
   value: HTMLElement;
   index: number;
@@ -45,15 +47,15 @@ export function createMeters(label: string, signal: AbortSignal, choose?: (index
   const rowAt = (i: number): Row => {
     let made = rows[i];
     if (!made) {
-      const [name, place, bar, value] = [h("span"), h("span.dim"), h("span"), h("span.meter-value")];
+      const [name, position, bar, value] = [h("span"), h("span.dim"), h("span"), h("span.meter-value")];
       const row = h(
         "div.meter",
         { role: "listitem" },
-        h("span.meter-name", name, place),
+        h("span.meter-name", name, position),
         h("span.meter-bar", { "aria-hidden": "true" }, bar),
         value,
       );
-      made = { row, name, place, bar, value, index: -1 };
+      made = { row, name, position, bar, value, index: -1 };
       rows.push(made);
       const here = made;
       if (choose) row.addEventListener("click", () => here.index >= 0 && choose(here.index), { signal });
@@ -68,7 +70,7 @@ export function createMeters(label: string, signal: AbortSignal, choose?: (index
         const made = rowAt(i);
         made.index = meter.index ?? -1;
         if (setText(made.name, meter.name)) made.name.title = meter.name;
-        setText(made.place, meter.place ? ` ${meter.place}` : "");
+        setText(made.position, meter.position ? ` ${meter.position}` : "");
         setText(made.value, amountText(meter.value, top));
         assign(made.bar, { className: meter.kind === "apart" ? "aw-special-sum" : `aw-${meter.kind}` });
         setStyles(made.bar, { width: `${top > 0 ? Math.min(100, (100 * Math.abs(meter.value)) / top) || 0 : 0}%` });

@@ -8,7 +8,7 @@ export function shownTargets(ctx: ViewContext): TargetPair {
   return targetsOfKey(ctx.header(), ctx.source().method) ?? [get("target"), get("foil")];
 }
 
-/** Show a method; the kernel computes it first if it is not here. */
+/** Show a method; the kernel computes it first if its values are not loaded. */
 export function showMethod(ctx: ViewContext, method: string, [target, foil]: TargetPair): void {
   ctx.tiles.make(
     method,
@@ -17,7 +17,7 @@ export function showMethod(ctx: ViewContext, method: string, [target, foil]: Tar
   );
 }
 
-/** Show a method of the menu. One that is yet to be computed explains the chosen target, if it can. */
+/** Show a method of the menu. A method that is yet to be computed explains the chosen target, if it can. */
 export function chooseMethod(ctx: ViewContext, method: string): void {
   const { sources, methods } = ctx.header();
   const { get } = ctx.selection;

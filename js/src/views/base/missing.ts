@@ -1,46 +1,51 @@
-/** What stands in place of a picture that is not there: its skeleton while it is on the way, otherwise why not. */
+/** The placeholder of a missing picture: its skeleton while it is on the way, otherwise the reason. */
 import type { ViewContext } from "../../context.ts";
 import { assign, atEnd, h, on, onResize, setChildren, setFlag, setSizes, setText } from "../../dom.ts";
 import type { Answers } from "../../wire/answers.ts";
 import { ANNOUNCED_AFTER, type Job } from "../../wire/jobs.ts";
 import { createBlank } from "./blank.ts";
-import { placeWords } from "./navigation.ts";
+import { addressWords } from "./navigation.ts";
 
-/** What a view lacks for its picture. */
+/** Why the picture of a view is missing. */
 export interface Missing {
   /** On its way; nothing to show; or failed. */
   kind: "awaited" | "none" | "failed";
-  /** What is fetched, or what happened. */
+  /** The data on the way, or the reason for a failure. */
   words: string;
-  /** What the reader can do. */
+  /** Advice for the reader. */
   advice?: string;
-  /** The job that makes it, null before it takes longer than a moment. */
+  /** The job that computes it, null before it takes longer than a moment. */
   job?: Job | null | undefined;
   cancel?(): void;
   retry?: (() => void) | undefined;
-  /** Whether the picture that was there before would be wrong, even dimmed. */
+  /** Whether the previous picture would be wrong, even dimmed. */
   other?: boolean;
   /** Whether the picture is complete and something next to it is missing. */
   part?: boolean;
 }
 
-/** The answer to a request is missing; `what` names what it holds. */
-export function missingAnswer(answers: Answers, topic: string, args: Record<string, unknown>, what: string): Missing {
+/** The state of a missing answer; `subject` names its content. */
+export function missingAnswer(
+  answers: Answers,
+  topic: string,
+  args: Record<string, unknown>,
+  subject: string,
+): Missing {
   const why = answers.failure(topic, args);
-  if (why) return failed(what, why, () => answers.again(topic));
+  if (why) return failed(subject, why, () => answers.again(topic));
   const job = answers.job(topic);
-  return { kind: "awaited", words: `waiting for ${what}`, job, cancel: () => answers.cancel(topic) };
+  return { kind: "awaited", words: `waiting for ${subject}`, job, cancel: () => answers.cancel(topic) };
 }
 
-/** What did not come, and why. */
-export function failed(what: string, why: string, retry?: () => void): Missing {
-  return { kind: "failed", words: `No ${what}`, advice: why, retry };
+/** The state after a failed request, with the reason. */
+export function failed(subject: string, why: string, retry?: () => void): Missing {
+  return { kind: "failed", words: `No ${subject}`, advice: why, retry };
 }
 
 /** The selected matrix is missing. */
 export function missingTile(ctx: ViewContext, { source, layer, head } = ctx.resolved()): Missing {
   const { state, message } = ctx.tiles.status();
-  const where = placeWords(ctx, layer, head);
+  const where = addressWords(ctx, layer, head);
   const why = ctx.tiles.failure(source.id, layer, head);
   const lost = why || (state === "no-kernel" ? message : "");
   if (lost) return { kind: "failed", words: `${where} is missing`, advice: lost };
@@ -48,10 +53,13 @@ export function missingTile(ctx: ViewContext, { source, layer, head } = ctx.reso
   return { kind: "awaited", words: `loading ${where}`, ...(job && { job, cancel: () => ctx.tiles.cancel() }) };
 }
 
-/** The outline of a picture: cells, rows of names and bars, or a chart; or its own, on which the words lie. */
+/**
+ * The outline of a picture: cells, rows of names and bars, or a chart; or the view's own outline, over which the words
+ * lie.
+ */
 export type Skeleton = "cells" | "rows" | "chart" | "own";
 
-/** What is running, in words with a total, and a button that ends it. */
+/** The progress of a computation, in words with a total, and a button that stops it. */
 export function createProgress(signal: AbortSignal): {
   element: HTMLElement;
   show(missing: Missing | null): void;
@@ -71,7 +79,7 @@ export function createProgress(signal: AbortSignal): {
     element,
     show(missing) {
       const job = missing?.job;
-      // What comes at once needs no words.
+      // Answers that arrive at once need no words.
       const isSoon = missing?.kind === "awaited" && !missing.job;
       if (isSoon && element.hidden && missing.job !== null) {
         timer ??= setTimeout(() => assign(element, { hidden: false }), ANNOUNCED_AFTER);

@@ -1,8 +1,8 @@
-/** What layers and heads are in a model whose blocks do not all attend: the twin of block_mixers.py. */
+/** The layers and heads of a model whose blocks do not all attend: the twin of block_mixers.py. */
 
 import type { HeadGroup, HeadKey, Source } from "../../wire/wire.ts";
 
-/** The name of what stands in the place of a head, in a block without heads. */
+/** The label in the head control of a block without heads. */
 const ALL_CHANNELS = "all channels";
 
 const groupsOf = ({ mixers }: Source, layer: number): readonly HeadGroup[] => mixers?.layers[layer] ?? [];
@@ -17,7 +17,7 @@ function groupsAt(source: Source, layer: number, head: HeadKey): readonly HeadGr
   return group ? [group] : groupsOf(source, layer);
 }
 
-/** The heads of a layer, as far as they are known before it is read. */
+/** The heads of a layer, as far as the header lists them before the layer is read. */
 export function headsOf(source: Source, layer: number): readonly number[] {
   const { length } = owners(source, layer);
   const heads = source.heads ?? [];
@@ -40,13 +40,15 @@ export function fixedWords(source: Source, layer: number, head: number): string 
   return owners(source, layer)[head]?.fixed ?? "";
 }
 
-/** Whether a head is one of attention, as all are in models of attention alone. */
+/** Whether this is a head of attention, as all are in models of attention alone. */
 export function attends(source: Source, layer: number, head: number): boolean {
   return owners(source, layer)[head]?.attends ?? true;
 }
 
-/** What a value is; of a reduction, what holds for all of its heads, which a longer sentence says; "" for attention. */
+/**
+ * The meaning of a value, as a sentence; of a reduction, the part that holds for all of its heads; "" for attention.
+ */
 export function meaningOf(source: Source, layer: number, head: HeadKey): string {
   const words = groupsAt(source, layer, head).map(({ meaning }) => source.mixers?.meanings[meaning] ?? "");
-  return words.reduce((most, one) => (one.length > most.length ? one : most), "");
+  return words.reduce((most, word) => (word.length > most.length ? word : most), "");
 }

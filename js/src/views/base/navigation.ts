@@ -7,7 +7,7 @@ import type { Header, HeadKey, Source } from "../../wire/wire.ts";
 import type { Item } from "./menu.ts";
 import { headlessWords, headsOf, kindWords } from "./mixers.ts";
 
-/** Layers with gaps are listed one by one up to this number. */
+/** Layers with gaps are listed individually up to this number. */
 const MOST_LISTED = 6;
 
 /** The questions that methods answer, in the order of menus: the twin of attnwidgets/explanations/registry/documentation.py. */
@@ -42,7 +42,7 @@ export function navigation(ctx: ViewContext): KeyHandlers {
   };
 }
 
-/** The choices of the head menu: reductions first, then every head; the single one of a layer without heads. */
+/** The choices of the head menu: reductions first, then every head; a layer without heads has a single choice. */
 export function headChoices(source: Source, layer: number): HeadKey[] {
   if (source.heads === null) return [];
   return headlessWords(source, layer, "mean") ? [0] : ["mean", "max", ...headsOf(source, layer)];
@@ -55,7 +55,7 @@ export function nextHead(source: Source, layer: number, head: HeadKey, by: numbe
   return heads[Math.max(0, Math.min(heads.length - 1, at))] ?? head;
 }
 
-/** The name of a head of a layer, of what stands in its place, or of a reduction. */
+/** The name of a head of a layer, of the mixer of a layer without heads, or of a reduction. */
 export function headWords(ctx: ViewContext, layer: number, head: HeadKey): string {
   const instead = headlessWords(ctx.source(), layer, head);
   if (instead) return instead;
@@ -81,7 +81,7 @@ export function layerWords(ctx: ViewContext, { states }: Source, layer: number):
 }
 
 /** "layer 3, head 7 (3.7)", and how it mixes tokens in a model of several mixers. */
-export function placeWords(ctx: ViewContext, layer: number, head: HeadKey): string {
+export function addressWords(ctx: ViewContext, layer: number, head: HeadKey): string {
   const source = ctx.source();
   const name = headWords(ctx, layer, head);
   const isHead = typeof head === "number" && !headlessWords(source, layer, head);
@@ -91,8 +91,8 @@ export function placeWords(ctx: ViewContext, layer: number, head: HeadKey): stri
 }
 
 /**
- * "layer 3 · head 3.7", and how it mixes tokens in a model of several mixers; if layers are missing, with those that are
- * there: "layer 7 (1, 7, 9)".
+ * "layer 3 · head 3.7", and its mixer in a model of several mixers; if layers are missing, with those available: "layer
+ * 7 (1, 7, 9)".
  */
 export function whereWords(ctx: ViewContext, { source, layer, head } = ctx.resolved()): string {
   if (source.kind === "attributions" && source.layers.length < 2) return source.kind;
@@ -114,9 +114,9 @@ export function unitsOf(header: Header, source: Source, allowed: readonly string
 }
 
 /**
- * The store's methods and those it can compute, grouped by the question that they answer: first what is available, at
- * the end of a group what is not, with the reason. Restricted to `allowed` unless that is empty. `lost`: there is no
- * kernel to compute anything.
+ * The store's methods and those it can compute, grouped by the question that they answer: in each group available
+ * methods first, unavailable methods last, with the reason. Restricted to `allowed` unless that is empty. `lost`: no
+ * kernel can compute any.
  */
 export function methodsOf(header: Header, allowed: readonly string[], lost = false): Item[] {
   const items = new Map<string, Item>();

@@ -8,7 +8,7 @@ import type { Frame } from "./frame.ts";
 import { missingAnswer } from "./missing.ts";
 
 export interface TextsOptions extends ViewOptions {
-  /** Where texts open: in linked views, in a view below this one, or nowhere: a line of code is copied. */
+  /** Where texts open: in linked views, in a view below this view, or nowhere: a line of code is copied. */
   opens: "linked" | "below" | "";
   /** Why they open nowhere, where a reader may wonder. */
   why?: string;
@@ -17,7 +17,7 @@ export interface TextsOptions extends ViewOptions {
 }
 
 export interface Opening {
-  /** What the button of a text says. */
+  /** The button of a text. */
   button(at: number): HTMLButtonElement;
   /** Open the text with this number; `code` is Python that does the same, `more` identifies the text further. */
   open(at: number, text: string, button: HTMLElement | null, code?: string, more?: Record<string, number>): void;
@@ -29,7 +29,7 @@ const NO_KERNEL = "no kernel runs here";
 /** Python that opens a text, in the usual names. */
 export const openingCode = (text: string): string => `aw.explore(model, tokenizer, ${JSON.stringify(text)})`;
 
-/** A text in quotes for the footer, isolated from the direction of what stands around it. */
+/** A text in quotes for the footer, isolated from the direction of the text around it. */
 export function inWords(text: string, most = 60): string {
   const points = [...text.slice(0, 2 * most)];
   return `\u2068“${safeText(points.length > most ? `${points.slice(0, most - 1).join("")}…` : text)}”\u2069`;
@@ -78,8 +78,8 @@ export function createOpening(ctx: ViewContext, signal: AbortSignal, frame: () =
       const reason = opens && !hasKernel(ctx) ? NO_KERNEL : why;
       void toClipboard(code, button ?? undefined).then((copied) => {
         if (signal.aborted) return;
-        const what = copied ? "Copied" : "Copy this by hand";
-        frame().readout.show(`${what}${reason ? ` (${reason})` : ""}: ${code}`, true);
+        const outcome = copied ? "Copied" : "Copy this by hand";
+        frame().readout.show(`${outcome}${reason ? ` (${reason})` : ""}: ${code}`, true);
       });
     },
   };

@@ -1,4 +1,7 @@
-/** Where a view looks while nothing is pinned, so that its first picture shows something: the twin is opening.py. */
+/**
+ * The query or key that a view previews while nothing is pinned, so that its first picture is not empty: the twin is
+ * opening.py.
+ */
 import type { ViewContext } from "../../context.ts";
 import type { Axis, Source } from "../../wire/wire.ts";
 
@@ -23,7 +26,7 @@ export function openingQuery(ctx: ViewContext): number {
   return !opens || source.kind !== "map" || ctx.selection.get("pinned") ? -1 : openedAt(ctx, source);
 }
 
-/** The query at which a map opens: that which was found, if it was found among the same elements. */
+/** The query at which a map opens: that of the opening, if it counts the same elements. */
 export function openedAt(ctx: ViewContext, { unit, query }: Source): number {
   const opening = ctx.selection.get("opening");
   const first = ctx.header().sources.find((source) => source.unit === unit);
@@ -31,7 +34,7 @@ export function openedAt(ctx: ViewContext, { unit, query }: Source): number {
   return isSame && opening.query >= 0 ? opening.query : lastContent(ctx.axisOf(query));
 }
 
-/** What the shown head does and how it was chosen, if the view opened on it; or "". */
+/** The behaviour of the shown head and how it was chosen, if the view opened on it; or "". */
 export function openingWords(ctx: ViewContext): string {
   const opening = ctx.selection.get("opening");
   const { source, layer, head } = ctx.resolved();

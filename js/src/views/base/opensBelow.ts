@@ -1,6 +1,6 @@
 /**
- * The button next to the pinned value that opens a view below: "Why?" what the query asks for and what the key offers, and
- * from there "How?" the weight is computed. The twin is attnwidgets/views/base/opens_below.py.
+ * The button next to the pinned value that opens a view below: "Why?" for the parts of the query and the key, and from
+ * there "How?" for the computation of the weight. The twin is attnwidgets/views/base/opens_below.py.
  */
 import type { ViewContext } from "../../context.ts";
 import { assign, atEnd, h, on, setChildren, setStyles, setText } from "../../dom.ts";
@@ -12,7 +12,7 @@ import { drawInside, type Inside } from "./inside.ts";
 import { onLetter } from "./letters.ts";
 import { hasKernel } from "./openText.ts";
 
-/** What the button says, the letter that does the same, and what both do. */
+/** The label of the button, its key, and their description. */
 const QUESTIONS = {
   WhyView: ["Why?", "w", "why the head looks there"],
   NeuronView: ["How?", "h", "how this weight is computed"],
@@ -25,7 +25,7 @@ interface Below extends Inside {
 
 export interface BelowButton {
   element: HTMLElement;
-  /** What the key does, for the list of keys; "" while it does nothing. */
+  /** The description of the key, for the list of keys; "" while it is without effect. */
   words(): string;
   show(): void;
 }
@@ -70,9 +70,9 @@ export function createBelowButton(
     if (query < 0 || key < 0) return null;
     const at = { stack: source.stack, layer, head, query, key };
     if (hasKernel(ctx)) return at;
-    const place = String(Object.values(at));
+    const position = String(Object.values(at));
     const inner = opened();
-    return inner && (inner.cells?.some((held) => String(held) === place) ?? true) ? at : null;
+    return inner && (inner.cells?.some((cell) => String(cell) === position) ?? true) ? at : null;
   };
   const reveal = (): void => below.scrollIntoView({ block: "nearest" });
   const ask = (): void => {
@@ -105,9 +105,9 @@ export function createBelowButton(
     setChildren(below);
     setStyles(below, { "margin-top": inner ? "8px" : "" });
     if (!inner) return;
-    const isAsked = requested !== null;
+    const isRequested = requested !== null;
     requested = null;
-    void drawInside(ctx, inner, below, AbortSignal.any([signal, inside.signal])).then(() => isAsked && reveal());
+    void drawInside(ctx, inner, below, AbortSignal.any([signal, inside.signal])).then(() => isRequested && reveal());
   };
   on(button, signal, { click: ask });
   onLetter(shown, signal, letter, ask);

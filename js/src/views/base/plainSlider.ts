@@ -6,8 +6,8 @@ export interface PlainSlider {
   show(numbers: readonly number[], at: number): void;
 }
 
-/** `choose` is called with the place of a number. */
-export function createPlainSlider(signal: AbortSignal, name: string, choose: (place: number) => void): PlainSlider {
+/** `choose` is called with the index of the chosen number. */
+export function createPlainSlider(signal: AbortSignal, name: string, choose: (position: number) => void): PlainSlider {
   let [count, now] = [0, 0];
   const move = (by: number): void => choose(Math.max(0, Math.min(count - 1, now + by)));
   const range = h("input.range", { type: "range", min: "0", "aria-label": name });

@@ -8,7 +8,7 @@ const PLAY_EVERY_MS = 500;
 export interface Player {
   playing(): boolean;
   stop(): void;
-  /** Start, stop, or (`still`) take one step. */
+  /** Start, stop, or (`still`) take a single step. */
   toggle(still: boolean): void;
   /** Tiles arrived: continue if play was waiting for them. */
   arrived(): void;

@@ -1,7 +1,7 @@
 /**
  * Panels in the top layer of the page, next to the element that they belong to: nothing clips or covers them, and the
- * browser closes them. They are placed here, not by anchors of the style sheet: with `position-try-fallbacks`, WebKit 2.50
- * (Safari 26) lays out a page without an end.
+ * browser closes them. They are positioned by script, not by anchors of the style sheet: with `position-try-fallbacks`,
+ * WebKit 2.50 (Safari 26) lays out a page without an end.
  */
 import { h, on, onResize } from "../../dom.ts";
 
@@ -14,15 +14,15 @@ export const uniqueName = (): string => `aw-${crypto.getRandomValues(new Uint32A
 /** Whether a panel is open. */
 export const isOpen = (panel: HTMLElement): boolean => panel.matches(":popover-open");
 
-/** Where a panel of this size starts along one axis: after `start`–`end` if it fits there, else before, else inside. */
+/** Where a panel of this size starts along an axis: after `start`–`end` if it fits there, else before, else inside. */
 export function besideIn(room: number, start: number, end: number, size: number): number {
   if (end + GAP + size <= room) return end + GAP;
   return start - GAP >= size ? start - GAP - size : Math.max(0, room - size);
 }
 
-/** Place a panel next to `el` when it opens, and whenever one of them moves or grows. */
+/** Position a panel next to `el` when it opens, and whenever either moves or grows. */
 export function anchor(panel: HTMLElement, el: HTMLElement, signal: AbortSignal): void {
-  const place = (): void => {
+  const reposition = (): void => {
     if (!isOpen(panel)) return;
     panel.style.inset = "0 auto auto 0"; // its width depends on where it is
     const { left, top, bottom } = el.getBoundingClientRect();
@@ -32,13 +32,13 @@ export function anchor(panel: HTMLElement, el: HTMLElement, signal: AbortSignal)
     const x = Math.max(0, Math.min(left, clientWidth - panel.offsetWidth, right - panel.offsetWidth));
     panel.style.inset = `${besideIn(clientHeight, top, bottom, panel.offsetHeight)}px auto auto ${x}px`;
   };
-  onResize(panel, signal, place);
-  on(window, signal, { resize: place });
-  window.addEventListener("scroll", place, { capture: true, passive: true, signal });
+  onResize(panel, signal, reposition);
+  on(window, signal, { resize: reposition });
+  window.addEventListener("scroll", reposition, { capture: true, passive: true, signal });
 }
 
 /**
- * Let a button open and close a panel. A click elsewhere and Escape close it as well, and the focus returns to the
+ * Open and close a panel by a button. A click elsewhere and Escape close it as well, and the focus returns to the
  * button. `opening` runs just before it opens.
  */
 export function createPopover(

@@ -1,11 +1,11 @@
-/** Filters for rows that come from a view's Python twin, whose properties are known only when they arrive. */
+/** Filters for rows that come from a view's Python twin, whose properties arrive with the rows. */
 
 import type { ViewContext } from "../../context.ts";
 import { h } from "../../dom.ts";
 import type { Answer } from "../../wire/embeddedAnswers.ts";
 import type { Filters } from "../../wire/viewState.ts";
 import type { Source } from "../../wire/wire.ts";
-import { filteredRow, filterPlace, hidesValues } from "./filters.ts";
+import { filteredRow, filterSlot, hidesValues } from "./filters.ts";
 
 const READ = new WeakMap<Answer<unknown>, Float32Array[]>();
 
@@ -24,9 +24,9 @@ export function rowsOf(answer: Answer<unknown>, cols: number): Float32Array[] {
 }
 
 export interface RowFilters {
-  /** The place of the form. */
+  /** The element of the form. */
   element: HTMLElement;
-  /** Show the form, worded for what is shown. */
+  /** Show the form, worded for the shown rows. */
   offer(shown: Pick<Source, "signed" | "stochastic">): void;
   /** Rows with hidden values as NaN; computed once for the same rows and filters. */
   of(rows: Float32Array[], filters: Filters, special: readonly number[], shares: readonly boolean[]): Float32Array[];
@@ -43,7 +43,7 @@ export function createRowFilters(ctx: ViewContext): RowFilters {
       source = shown;
       if (element.childElementCount > 0) return;
       const value = (): Source => ({ ...ctx.source(), ...source });
-      element.append(filterPlace(Object.create(ctx, { source: { value } })));
+      element.append(filterSlot(Object.create(ctx, { source: { value } })));
     },
     of(rows, filters, special, shares) {
       if (!hidesValues(filters)) return rows;

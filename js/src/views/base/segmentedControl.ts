@@ -1,4 +1,4 @@
-/** A choice among a few named options: radio buttons that look like one control, or a menu where room is short. */
+/** A choice among a few named options: radio buttons that look like a single control, or a menu where room is short. */
 import { h, on, setChildren, setFlag } from "../../dom.ts";
 import { createMenu, type Menu } from "./menu.ts";
 

@@ -1,4 +1,4 @@
-/** One scale for the pictures of one view, such as a text and its layers: a value has the same colour in all of them. */
+/** A scale for the pictures of a view, such as a text and its layers: a value has the same colour in all of them. */
 import type { ViewContext } from "../../context.ts";
 import { atEnd } from "../../dom.ts";
 import { roundUp } from "../../numbers.ts";
@@ -20,21 +20,22 @@ export interface SharedScale {
 export function joinScale(ctx: ViewContext, signal: AbortSignal, redraw: () => void): SharedScale {
   const parts = PARTS.get(ctx.el) ?? new Set();
   PARTS.set(ctx.el, parts);
-  const own: Part = { about: "", top: 0, redraw };
-  parts.add(own);
-  atEnd(signal, () => parts.delete(own));
+  const member: Part = { about: "", top: 0, redraw };
+  parts.add(member);
+  atEnd(signal, () => parts.delete(member));
   return {
     end(top) {
       const { method, stack, unit } = ctx.source();
-      // A method and its values by layer have one scale.
+      // A method and its values by layer share a scale.
       const about = [method.replace(":layers", ""), stack, unit].join();
-      const isOther = own.top !== top || own.about !== about;
+      const isOther = member.top !== top || member.about !== about;
       const end = (): number =>
         Math.max(0, ...[...parts].filter((part) => part.about === about).map((part) => part.top));
       const before = end();
-      Object.assign(own, { about, top });
+      Object.assign(member, { about, top });
       const now = end();
-      if (isOther && now !== before) for (const part of parts) if (part !== own && part.about === about) part.redraw();
+      if (isOther && now !== before)
+        for (const part of parts) if (part !== member && part.about === about) part.redraw();
       return roundUp(now);
     },
   };

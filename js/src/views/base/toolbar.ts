@@ -1,4 +1,7 @@
-/** The controls that every view has in the same order: method, stack, layer, head, unit. A number with its steppers is one. */
+/**
+ * The controls that every view has in the same order: method, stack, layer, head, unit. A number and its steppers are a
+ * single control.
+ */
 import type { ViewContext } from "../../context.ts";
 import { assign, createWatch, h, iconButton, on, reserve, setChildren, setFlag, setText } from "../../dom.ts";
 import type { HeadKey } from "../../wire/wire.ts";
@@ -146,8 +149,8 @@ export function createUnitControl(ctx: ViewContext, signal: AbortSignal): Contro
 }
 
 /**
- * Keep a toolbar in one row, if it can be: beginning at its end, choices among segments become menus; then the layer keeps
- * its slider and the head its list, and long names are cut.
+ * Keep a toolbar in a single row, if it fits: beginning at its end, choices among segments become menus; then the layer
+ * keeps only its slider and the head its list, and long names are cut.
  */
 export function fitToolbar(bar: HTMLElement): void {
   const controls = [...bar.querySelectorAll<HTMLElement>(":scope > :not(.aw-caption)")];
@@ -166,7 +169,7 @@ export function fitToolbar(bar: HTMLElement): void {
   setFlag(bar, "data-tight", !isOneRow());
 }
 
-/** Several controls as one. */
+/** Several controls as a group. */
 export function together(...controls: Control[]): Control {
   return {
     elements: controls.flatMap(({ elements }) => elements),
@@ -176,6 +179,6 @@ export function together(...controls: Control[]): Control {
   };
 }
 
-/** What a view of one map has: layer, head and unit. */
+/** The controls of a view of a single map: layer, head and unit. */
 export const createNavigation = (ctx: ViewContext, signal: AbortSignal): Control =>
   together(createLayerControl(ctx, signal), createHeadControl(ctx, signal), createUnitControl(ctx, signal));

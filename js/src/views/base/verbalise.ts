@@ -1,5 +1,5 @@
 /**
- * A map or attributions in one or two sentences, computed from the numbers, for screen readers. The twin of
+ * A map or attributions described in a sentence or two, computed from the numbers, for screen readers. The twin of
  * `attnwidgets/explanations/results/verbalise.py`.
  */
 import type { ViewContext } from "../../context.ts";
@@ -175,7 +175,7 @@ export function describeMatrix(
   return sentences.join(" ");
 }
 
-/** Describe what a view shows, with its layer, head and filters; "" while its numbers are not loaded. */
+/** Describe the picture of a view, with its layer, head and filters; "" while its numbers are not loaded. */
 export function describeView(ctx: ViewContext): string {
   const { source, layer, head } = ctx.resolved();
   const unfiltered = ctx.tiles.get(source.id, layer, head);

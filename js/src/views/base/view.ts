@@ -5,7 +5,7 @@ import { atEnd, setChildren } from "../../dom.ts";
 type Update = (changed: ReadonlySet<Change>) => void;
 
 /**
- * Make a view from a function that fills `root` and returns an update function. It is updated once at the start, with
+ * Create a view from a function that fills `root` and returns an update function. It is updated once at the start, with
  * no changes named; listeners bound to `signal` end with the view.
  */
 export function view(build: (ctx: ViewContext, root: HTMLElement, signal: AbortSignal) => Update): RenderView {

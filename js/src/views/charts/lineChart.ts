@@ -6,7 +6,7 @@ import { roundUp, tickText } from "../../numbers.ts";
 import { textWidth } from "../maps/labels.ts";
 import { rule, svg } from "./svg.ts";
 
-/** Hues that colour-blind readers can tell apart, with a contrast of 3 to the page; beyond them, dashes differ. */
+/** Hues that colour-blind readers can distinguish, with a contrast of 3 to the page; beyond them, dashes differ. */
 const HUES: Record<Theme, readonly string[]> = {
   light: ["#0072b2", "#c54e00", "#00855f", "#b0508a", "#7a6000", "#555"],
   dark: ["#5ab4ec", "#f29a4a", "#3fcfa4", "#e79fca", "#e8dc4a", "#c8c8c8"],
@@ -38,7 +38,7 @@ export interface Chart {
   low: number;
   high: number;
   /** Position in px of a layer (by its index) and of a value. */
-  x(place: number): number;
+  x(position: number): number;
   y(value: number): number;
 }
 
@@ -50,7 +50,7 @@ export function chartOf(width: number, room: number, count: number, low: number,
   const step = (right - left - 16) / Math.max(1, count - 1);
   return {
     ...{ width, height, left, right, top, bottom, low, high },
-    x: (place) => (count > 1 ? left + 8 + place * step : (left + right) / 2),
+    x: (position) => (count > 1 ? left + 8 + position * step : (left + right) / 2),
     y: (value) => bottom - ((value - low) / span) * (bottom - top),
   };
 }
@@ -63,8 +63,8 @@ export function rangeOf(values: readonly number[]): [low: number, high: number] 
 }
 
 /** A vertical line across the picture at a position of the horizontal axis. */
-export function drawUpright(chart: Chart, place: number, name: string): SVGElement {
-  const x = chart.x(place);
+export function drawUpright(chart: Chart, position: number, name: string): SVGElement {
+  const x = chart.x(position);
   return rule(x, chart.top, x, chart.bottom, { class: name });
 }
 
@@ -78,8 +78,8 @@ export function drawSwatch({ stroke, dash }: Look): SVGElement {
 /** Minimum distance in px between names below the axis. */
 const NAME_ROOM = 22;
 
-/** Both axes, with the layer names that fit; `places` gives their positions, by default 0, 1, 2, ... */
-export function drawAxes(chart: Chart, layers: readonly string[], places?: readonly number[]): SVGElement {
+/** Both axes, with the layer names that fit; `positions` of the names are by default 0, 1, 2, ... */
+export function drawAxes(chart: Chart, layers: readonly string[], positions?: readonly number[]): SVGElement {
   const { left, right, bottom, low, high } = chart;
   const group = svg("g", { class: "aw-axes" });
   for (const value of [low, (low + high) / 2, high]) {
@@ -92,19 +92,19 @@ export function drawAxes(chart: Chart, layers: readonly string[], places?: reado
     group.append(rule(left, y, right, y, { class: "aw-zero" }));
   }
   const step = layers.length > 1 ? chart.x(1) - chart.x(0) : right - left;
-  const shown = places
+  const shown = positions
     ? withoutOverlaps(
-        places.map((place) => chart.x(place)),
+        positions.map((position) => chart.x(position)),
         layers,
       )
     : thinned(layers.length, step, NAME_ROOM);
   for (const i of shown) {
-    group.append(svg("text", { x: chart.x(places?.[i] ?? i), y: bottom + 15, "text-anchor": "middle" }, layers[i]));
+    group.append(svg("text", { x: chart.x(positions?.[i] ?? i), y: bottom + 15, "text-anchor": "middle" }, layers[i]));
   }
   return group;
 }
 
-/** Indices of names that do not overlap; earlier ones take precedence. */
+/** Indices of names that do not overlap; earlier names take precedence. */
 function withoutOverlaps(at: readonly number[], names: readonly string[]): number[] {
   let last = -Infinity;
   return [...at.keys()].filter((i) => {
@@ -119,20 +119,20 @@ function withoutOverlaps(at: readonly number[], names: readonly string[]): numbe
 const DOTTED = 32;
 
 /**
- * A line through all numbers, interrupted at NaN; with a dot for every value if there are few. `places` gives the
- * positions of the values, by default 0, 1, 2, ...
+ * A line through all numbers, interrupted at NaN; with a dot for every value if there are few. `positions` of the
+ * values are by default 0, 1, 2, ...
  */
 export function drawLine(
   chart: Chart,
   values: readonly number[],
   { stroke, dash }: Look,
-  places: readonly number[] = [...values.keys()],
+  positions: readonly number[] = [...values.keys()],
 ): SVGElement {
   let path = "";
   let pen = "M";
   const dots: SVGElement[] = [];
   values.forEach((value, i) => {
-    const [x, y] = [chart.x(places[i] ?? i), chart.y(value)];
+    const [x, y] = [chart.x(positions[i] ?? i), chart.y(value)];
     const isThere = Number.isFinite(value);
     if (isThere) {
       path += `${pen}${x.toFixed(1)} ${y.toFixed(1)}`;
@@ -152,7 +152,7 @@ export function drawBand(
   low: readonly number[],
   high: readonly number[],
   colour: string,
-  places: readonly number[] = [...low.keys()],
+  positions: readonly number[] = [...low.keys()],
 ): SVGElement {
   let path = "";
   let run: number[] = [];
@@ -161,7 +161,7 @@ export function drawBand(
     const along = (values: readonly number[]): string[] =>
       sides.map(
         ([i = 0, side = 0]) =>
-          `${(chart.x(places[i] ?? i) + side).toFixed(1)} ${chart.y(values[i] as number).toFixed(1)}`,
+          `${(chart.x(positions[i] ?? i) + side).toFixed(1)} ${chart.y(values[i] as number).toFixed(1)}`,
       );
     if (run.length) path += `M${[...along(high), ...along(low).reverse()].join("L")}Z`;
     run = [];
@@ -208,8 +208,8 @@ export function labelRoom(width: number, texts: readonly string[], legend: Eleme
 export function labelLines(chart: Chart, legend: HTMLElement, ends: readonly LineEnd[]): SVGElement[] {
   const { width, right, top, bottom } = chart;
   const isWide = labelsAreBeside(width);
-  const wanted = ends.map(({ y }) => y);
-  const heights = spreadOut(wanted, LINE, top + 4, bottom);
+  const centres = ends.map(({ y }) => y);
+  const heights = spreadOut(centres, LINE, top + 4, bottom);
   setFlag(legend, "data-wide", isWide);
   setChildren(
     legend,
@@ -238,22 +238,22 @@ export function pointedAt(event: MouseEvent, picture: Element, chart: Chart): nu
 }
 
 /** The index, of `count`, under the pointer; -1 outside the axes. */
-export function placeAt(event: MouseEvent, picture: Element, chart: Chart, count: number): number {
+export function indexAt(event: MouseEvent, picture: Element, chart: Chart, count: number): number {
   const step = count > 1 ? chart.x(1) - chart.x(0) : 1;
-  const place = Math.round((pointedAt(event, picture, chart) - chart.x(0)) / step);
-  return Number.isNaN(place) ? -1 : Math.max(0, Math.min(count - 1, place));
+  const position = Math.round((pointedAt(event, picture, chart) - chart.x(0)) / step);
+  return Number.isNaN(position) ? -1 : Math.max(0, Math.min(count - 1, position));
 }
 
 /** Heights of labels at least `size` px apart, each as near as possible to where it belongs. */
-export function spreadOut(wanted: readonly number[], size: number, top: number, bottom: number): number[] {
-  const order = [...wanted.keys()].sort((a, b) => (wanted[a] ?? 0) - (wanted[b] ?? 0));
-  const out = [...wanted];
+export function spreadOut(centres: readonly number[], size: number, top: number, bottom: number): number[] {
+  const order = [...centres.keys()].sort((a, b) => (centres[a] ?? 0) - (centres[b] ?? 0));
+  const out = [...centres];
   let last = top - size;
   for (const i of order) {
-    last = Math.max(last + size, wanted[i] ?? 0);
+    last = Math.max(last + size, centres[i] ?? 0);
     out[i] = last;
   }
-  let next = Math.max(bottom, top + size * (wanted.length - 1)) + size;
+  let next = Math.max(bottom, top + size * (centres.length - 1)) + size;
   for (const i of order.reverse()) {
     next = Math.min(next - size, out[i] ?? 0);
     out[i] = next;

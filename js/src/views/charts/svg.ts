@@ -16,7 +16,7 @@ export function svg(tag: string, attributes: Attributes = {}, text = ""): SVGEle
   return element;
 }
 
-/** A drawing of one path, in a box from 0, 0 to `size`; screen readers pass it over. */
+/** A drawing of a single path, in a box from 0, 0 to `size`; hidden from screen readers. */
 export function drawing(path: string, size = "12 12"): SVGElement {
   const element = svg("svg", { viewBox: `0 0 ${size}`, "aria-hidden": "true" });
   element.append(svg("path", { d: path }));

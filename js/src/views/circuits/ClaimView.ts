@@ -24,7 +24,7 @@ interface ClaimState {
   readonly root: HTMLElement;
   readonly signal: AbortSignal;
   readonly answers: Answers;
-  /** The claims and their checks; empty until the answer is here. */
+  /** The claims and their checks; empty until the answer arrives. */
   report: Report;
   readonly chips: HTMLDivElement;
   readonly sentence: HTMLSpanElement;
@@ -38,18 +38,18 @@ interface ClaimState {
   readonly run: HTMLDivElement;
   readonly worst: HTMLDivElement;
   readonly opening: Opening;
-  /** Stands below the frame, so that neither picture becomes smaller. */
+  /** Below the frame, so that neither picture becomes smaller. */
   readonly below: HTMLDivElement;
   readonly copy: CopyButton;
   readonly frame: Frame;
   readonly panels: HTMLElement;
   /** px of the picture; 0 while it is not visible. */
   width: number;
-  /** The claim that is shown; null: none is there yet. */
+  /** The shown claim; null: none has arrived yet. */
   shown: ShownClaim | null;
   /** Whether the view has not chosen a claim yet. */
   isOpening: boolean;
-  /** Ends the view of the model that stands inside. */
+  /** Ends the nested view of the model. */
   inside: AbortController;
   /** The drawing that others wait for, as it loads the plots. */
   drawn: Promise<void> | null;
@@ -75,7 +75,7 @@ export const renderClaimView = view((ctx, root, signal) => {
   const right = h("div.claim-panel", h("div.claim-head.fine", h("b", "details of the run")), run);
   const worst = h("div.claim-worst");
   const opening = createOpening(ctx, signal, () => frame);
-  /** Stands below the frame, so that neither picture becomes smaller. */
+  /** Below the frame, so that neither picture becomes smaller. */
   const below = h("div");
   const copy = createCopyButton(ctx, signal, () => ({ of: "claim", claim: options(ctx).claim }));
   const frame = createFrame(ctx, root, {
@@ -136,7 +136,7 @@ export const renderClaimView = view((ctx, root, signal) => {
       const text = state.shown?.worst[at];
       if (!button || !text) return;
       state.isOpening = true;
-      opening.open(at, text[0], button, text[4], { claim: place(state) });
+      opening.open(at, text[0], button, text[4], { claim: claimIndex(state) });
     },
   });
   root.after(below);
@@ -156,7 +156,7 @@ function options(ctx: ViewContext): ClaimOptions {
   return ctx.options as ClaimOptions;
 }
 
-function place(state: ClaimState): number {
+function claimIndex(state: ClaimState): number {
   return state.report.claims[options(state.ctx).claim] ? options(state.ctx).claim : 0;
 }
 
@@ -242,7 +242,7 @@ function list(state: ClaimState, claim: ShownClaim): void {
       state.opening.button(i),
     );
     const [of, at] = options(state.ctx).opened ?? [];
-    if (of === place(state) && at === i) row.ariaCurrent = "true";
+    if (of === claimIndex(state) && at === i) row.ariaCurrent = "true";
     return row;
   });
   const heading = h(
@@ -280,7 +280,7 @@ function update(state: ClaimState): void {
   if (!answer) return;
   state.report = answer.meta;
   const { claims, margin } = state.report;
-  const claim = claims[place(state)];
+  const claim = claims[claimIndex(state)];
   if (!claim) return;
   state.shown = claim;
   state.root.ariaLabel = `claim: ${claim.claim}, ${claim.verdict}`;
@@ -289,17 +289,17 @@ function update(state: ClaimState): void {
   (chips.parentElement as HTMLElement).hidden = claims.length < 2;
   setChildren(
     chips,
-    ...claims.map((one, i) =>
+    ...claims.map((item, i) =>
       h(
         "button.chip.claim-chip",
         {
           type: "button",
           "data-at": String(i),
-          "aria-pressed": String(i === place(state)),
-          "data-verdict": one.verdict,
+          "aria-pressed": String(i === claimIndex(state)),
+          "data-verdict": item.verdict,
         },
-        drawing(SIGNS[one.verdict], "20 20"),
-        one.claim,
+        drawing(SIGNS[item.verdict], "20 20"),
+        item.claim,
       ),
     ),
   );

@@ -1,8 +1,8 @@
 /**
- * What the model would predict after each layer: top tokens, the rank of an answer over the layers, one cell in detail.
+ * The model's predictions after each layer: top tokens, the rank of an answer over the layers, and a cell in detail.
  *
- * `update` reads the lens and its controls, `lay` fits the table and the curve into the room, `point` marks the cell under the
- * pointer in both and in the readout.
+ * `update` reads the lens and its controls, `lay` fits the table and the curve into the room, `point` marks the cell
+ * under the pointer in both and in the readout.
  */
 
 import { heatMap, rampCss } from "../../colour.ts";
@@ -24,7 +24,7 @@ import {
 } from "../../dom.ts";
 import { type Answers, createAnswers } from "../../wire/answers.ts";
 import type { Cell } from "../../wire/wire.ts";
-import { type CopyButton, createCopyButton, type NumberPlace } from "../base/copyPython.ts";
+import { type CopyButton, createCopyButton, type NumberAddress } from "../base/copyPython.ts";
 import { createFrame, type Frame } from "../base/frame.ts";
 import { createMenu, type Menu } from "../base/menu.ts";
 import { missingAnswer } from "../base/missing.ts";
@@ -49,10 +49,10 @@ import { chance, decimal, inQuotes, word } from "./words.ts";
 
 type Kind = "plain" | "fitted";
 
-/** px of a row at least and at most, of what stands above the rows, and of the caption. */
+/** px of a row at least and at most, of the header above the rows, and of the caption. */
 const [LEAST, MOST_ROW] = [18, 24];
 const [HEADS, CAPTION] = [26, 24];
-/** px from which the panel has a column of its own, and from which there are two columns. */
+/** px from which the panel has its own column, and from which there are two columns. */
 const [THREE, TWO] = [960, 560];
 
 /** The elements of the view, and the state that they show. */
@@ -81,7 +81,7 @@ interface LensState {
   readonly copy: CopyButton;
   readonly frame: Frame;
   readonly body: HTMLElement;
-  /** What is read off at every layer and token; null until it is here. */
+  /** The numbers at every layer and token; null until they have arrived. */
   lens: Lens | null;
   /** The other kind of lens, for its curve; null if there is none. */
   other: Lens | null;
@@ -89,7 +89,7 @@ interface LensState {
   over: readonly [number, number] | null;
   /** px of the body. */
   box: { width: number; height: number };
-  /** The selection as this view knows it, to tell others' choices from its own. */
+  /** The selection after this view's last update, to tell others' choices from those made here. */
   selectionSeen: string;
   /** The tokens that the text was written for. */
   writtenFor: readonly string[];
@@ -189,7 +189,7 @@ export const renderLensView = view((ctx, root, signal) => {
 });
 
 /** The number of the chosen cell, as Python names it. */
-function numberOfCell({ ctx, lens }: LensState): NumberPlace | null {
+function numberOfCell({ ctx, lens }: LensState): NumberAddress | null {
   const { color, fitted, answer, cell } = options(ctx);
   return lens ? { of: "lens", measure: color, fitted, answer, row: cell[0], token: cell[1] } : null;
 }
@@ -268,7 +268,7 @@ function snapshot(ctx: ViewContext): string {
   return JSON.stringify([ctx.selection.get("layer"), ctx.selection.get("pinned")]);
 }
 
-/** Choose a cell, here and in the other views of the text; these have no row for the output. */
+/** Choose a cell, here and in the other views of the text; other views have no row for the output. */
 function choose(state: LensState, row: number, token: number): void {
   const { lens } = state;
   if (!lens) return;
@@ -297,10 +297,10 @@ function follow(state: LensState): void {
 function fetchLens(state: LensState, fitted: boolean, id: number | null, isMain: boolean): Lens | null {
   const { answers } = state;
   const args = { fitted, answer: id };
-  const held = id === null && options(state.ctx).held.includes(fitted);
-  const topic = held ? "lens" : "more_lens";
-  const found = answers.get<never>(topic, args, !isMain);
-  if (found) return readLens(found);
+  const isStored = id === null && options(state.ctx).held.includes(fitted);
+  const topic = isStored ? "lens" : "more_lens";
+  const answer = answers.get<never>(topic, args, !isMain);
+  if (answer) return readLens(answer);
   if (isMain) state.frame.lacks(missingAnswer(answers, topic, args, "predictions by layer"));
   return null;
 }
@@ -346,9 +346,9 @@ function lay(state: LensState): void {
   assign(side.element, { hidden: columns === 3 });
   const isTop = columns < 3 && side.value() === "top";
   setFlag(body, "data-top", isTop);
-  // In two columns the panel takes the place of the curve, under its heading.
-  const panelPlace = columns < 3 ? state.middle : body;
-  if (panel.element.parentElement !== panelPlace) panelPlace.append(panel.element);
+  // In two columns the panel replaces the curve, under its heading.
+  const panelParent = columns < 3 ? state.middle : body;
+  if (panel.element.parentElement !== panelParent) panelParent.append(panel.element);
   curve.element.style.display = isTop ? "none" : "";
   panel.element.hidden = columns < 3 && !isTop;
   const panelWidth = columns === 3 ? 310 : 0;
@@ -384,9 +384,9 @@ function lay(state: LensState): void {
   setText(state.rankAt, `at ${inQuotes(l.tokens[token] ?? "")}`);
   const { fitted } = options(ctx);
   const names = fitted ? ["fitted", "plain"] : ["plain", "fitted"];
-  const lines = [l, ...(other ? [other] : [])].map((one, i) => ({
+  const lines = [l, ...(other ? [other] : [])].map((reading, i) => ({
     name: names[i] as string,
-    ranks: ranksAt(one, token),
+    ranks: ranksAt(reading, token),
     isShown: i === 0,
   }));
   curve.show({ lines, rows, chosen: row, width: middleWidth - 26, row: high, top: HEADS });

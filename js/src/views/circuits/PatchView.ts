@@ -1,8 +1,9 @@
 /**
- * What every activation of a model carries of the difference between two texts, and what patching one of them changes.
+ * How much of the difference between two texts each activation of a model carries, and the effect of patching an
+ * activation.
  *
- * `update` reads shares (`read`) and follows what other views choose (`follow`), `lay` places the maps that fit and draws them,
- * `point` marks them, and `readRun` runs the model once the choice has rested.
+ * `update` reads shares (`read`) and follows the choices of other views (`follow`), `lay` arranges the maps that fit
+ * and draws them, `point` marks them, and `readRun` runs the model once the choice has rested.
  */
 import type { ViewContext } from "../../context.ts";
 import {
@@ -17,16 +18,28 @@ import {
   setSizes,
   setStyles,
 } from "../../dom.ts";
-import { type Answers, createAnswers } from "../../wire/answers.ts";
-import type { Cell } from "../../wire/wire.ts";
-import { type CopyButton, createCopyButton } from "../base/copyPython.ts";
-import { createFrame, type Frame } from "../base/frame.ts";
+import { createAnswers } from "../../wire/answers.ts";
+import { createCopyButton } from "../base/copyPython.ts";
+import { createFrame } from "../base/frame.ts";
 import { missingAnswer } from "../base/missing.ts";
-import { createSegments, type Segments } from "../base/segmentedControl.ts";
+import { createSegments } from "../base/segmentedControl.ts";
 import { type Control, createLayerControl } from "../base/toolbar.ts";
 import { only, view } from "../base/view.ts";
+import {
+  cells,
+  choose,
+  current,
+  follow,
+  layerNow,
+  type Mode,
+  options,
+  type PatchState,
+  pinOf,
+  save,
+  tokenSites,
+} from "./patch/choice.ts";
 import { CLAIM_TITLE, claimOf } from "./patch/claimOf.ts";
-import { createPanel, type Panel } from "./patch/panel.ts";
+import { createPanel } from "./patch/panel.ts";
 import {
   type Activation,
   activationAt,
@@ -34,10 +47,8 @@ import {
   type Direction,
   differingColumns,
   indexOf,
-  isSame,
   type PatchedRun,
   type Patching,
-  type PatchOptions,
   readPatching,
   SITES,
   type Site,
@@ -45,10 +56,8 @@ import {
   widthOf,
 } from "./patch/patching.ts";
 import { columnsOf, createSiteMap, FOLDED, type SiteMap } from "./patch/siteMap.ts";
-import { createTexts, type Texts } from "./patch/texts.ts";
+import { createTexts } from "./patch/texts.ts";
 import { decimal, inQuotes } from "./words.ts";
-
-type Mode = Direction | "estimate";
 
 /** Milliseconds that a choice rests before the model runs. */
 const RESTS = 220;
@@ -95,45 +104,6 @@ function createHeads(
       assign(more, { disabled: head >= last });
     },
   };
-}
-
-/** The elements of the view, and the state that they show. */
-interface PatchState {
-  readonly ctx: ViewContext;
-  readonly root: HTMLElement;
-  readonly signal: AbortSignal;
-  readonly answers: Answers;
-  readonly modes: Segments<Mode>;
-  readonly layers: Control;
-  readonly heads: Control & { offer(count: number, head: number): void };
-  readonly texts: Texts;
-  readonly panel: Panel;
-  readonly which: Segments<Site>;
-  readonly axis: HTMLDivElement;
-  readonly maps: HTMLDivElement;
-  readonly copy: CopyButton;
-  readonly claim: CopyButton;
-  readonly frame: Frame;
-  readonly body: HTMLElement;
-  readonly siteMaps: Map<Site, SiteMap>;
-  /** The shares of the chosen direction; the former ones until they are here. */
-  patching: Patching | null;
-  /** The shares of the other directions, for the panel. */
-  others: Patching[];
-  /** The activation under the pointer. */
-  over: Activation | null;
-  /** px of the body. */
-  box: { width: number; height: number };
-  /** px of the panel; 0 until it is laid out. */
-  panelWidth: number;
-  /** Runs the model once the choice has rested. */
-  timer: ReturnType<typeof setTimeout> | undefined;
-  /** The activations for which the model was run. */
-  rested: readonly Activation[] | null;
-  /** The selection as this view knows it, to tell what others choose from its own choice. */
-  selectionSeen: string;
-  /** The run with the chosen activations patched, and why it is not there. */
-  run: [PatchedRun | null, string];
 }
 
 export const renderPatchView = view((ctx, root, signal) => {
@@ -223,95 +193,11 @@ export const renderPatchView = view((ctx, root, signal) => {
   };
 });
 
-function options(ctx: ViewContext): PatchOptions {
-  return ctx.options as PatchOptions;
-}
-
-function save(ctx: ViewContext, values: Partial<PatchOptions>): void {
-  ctx.model.set("options", { ...ctx.model.get("options"), ...values } as never);
-  ctx.model.save_changes();
-}
-
-function cells(ctx: ViewContext): readonly Activation[] {
-  return options(ctx).cells;
-}
-
-function current(ctx: ViewContext): Activation | undefined {
-  return cells(ctx).at(-1);
-}
-
-function layerNow(ctx: ViewContext): number {
-  return current(ctx)?.[1] ?? ctx.selection.get("layer");
-}
-
-function tokenSites(state: PatchState): Site[] {
-  return (state.patching?.sites ?? []).filter((site) => site !== "head");
-}
-
-function pinOf([site, layer, token]: Activation): Cell | null {
-  return site === "head" || token === null ? null : { unit: "token", query: token, key: -1, layer };
-}
-
-function snapshot(ctx: ViewContext): string {
-  return JSON.stringify([ctx.selection.get("layer"), ctx.selection.get("head"), ctx.selection.get("pinned")]);
-}
-
-/** Choose activations, here and, of the last one, in the other views of the text. */
-function choose(state: PatchState, activations: readonly Activation[], adds: boolean): void {
-  const { ctx } = state;
-  const now = cells(ctx);
-  const toggled =
-    activations.length === 1 && now.some((chosen) => isSame(chosen, activations[0] as Activation))
-      ? now.filter((chosen) => !isSame(chosen, activations[0] as Activation))
-      : [...now.filter((chosen) => !activations.some((other) => isSame(chosen, other))), ...activations];
-  const next = adds ? toggled : activations;
-  const last = next.at(-1);
-  if (last) {
-    const [site, layer, , head] = last;
-    const pin = pinOf(last);
-    ctx.selection.set({
-      layer,
-      ...(site === "head" && head !== null && ctx.source().heads ? { head } : {}),
-      ...(pin ? { pinned: pin } : {}),
-    });
-  }
-  state.selectionSeen = snapshot(ctx);
-  save(ctx, { cells: next.map((activation) => [...activation] as unknown as Activation) });
-}
-
-/** A choice in another view or a control replaces this view's: its layer and head, or its token of a layer. */
-function follow(state: PatchState): void {
-  const { patching } = state;
-  const now = snapshot(state.ctx);
-  if (now === state.selectionSeen || !patching) return;
-  const [layer, head, pinned] = JSON.parse(now) as [number, number | string, Cell | null];
-  const [oldLayer, oldHead, oldPinned] = state.selectionSeen
-    ? (JSON.parse(state.selectionSeen) as [number, number | string, Cell | null])
-    : [layer, head, pinned];
-  const isFirst = !state.selectionSeen;
-  state.selectionSeen = now;
-  if (isFirst) return;
-  const last = current(state.ctx);
-  const to = Math.max(0, Math.min(patching.layers - 1, layer));
-  const token = pinned?.unit === "token" ? Math.max(pinned.query, pinned.key) : -1;
-  const isToken = token >= patching.first && token < patching.cleanTokens.length;
-  const site = last?.[0] ?? "state";
-  const [fallback] = tokenSites(state);
-  const of = site === "head" ? fallback : site;
-  if (JSON.stringify(pinned) !== JSON.stringify(oldPinned) && pinned?.layer !== undefined && isToken && of) {
-    save(state.ctx, { cells: [activationAt(of, Math.min(pinned.layer, patching.layers - 1), token)] });
-  } else if (head !== oldHead && typeof head === "number" && head < widthOf(patching, "head")) {
-    save(state.ctx, { cells: [activationAt("head", to, head)] });
-  } else if (layer !== oldLayer && last) {
-    save(state.ctx, { cells: [[last[0], to, last[2], last[3]]] });
-  }
-}
-
 function fetchPatching(state: PatchState, direction: Direction, estimate: boolean, quiet = false): Patching | null {
   const { answers, frame } = state;
-  const isHeld = options(state.ctx).held.some(([way, isEstimate]) => way === direction && isEstimate === estimate);
-  if (!isHeld && quiet) return null;
-  const topic = isHeld ? "patching" : "more_patching";
+  const isStored = options(state.ctx).held.some(([way, isEstimate]) => way === direction && isEstimate === estimate);
+  if (!isStored && quiet) return null;
+  const topic = isStored ? "patching" : "more_patching";
   const answer = answers.get<never>(topic, { direction, estimate });
   if (answer) {
     if (!quiet) frame.lacks(null);
@@ -329,7 +215,7 @@ function read(state: PatchState): void {
   );
 }
 
-/** The run with the chosen activations patched, or why it is not there. */
+/** The run with the chosen activations patched, or why it is missing. */
 function readRun(state: PatchState): [PatchedRun | null, string] {
   const { answers } = state;
   const { direction, runs } = options(state.ctx);
@@ -417,8 +303,8 @@ function fitting(state: PatchState, p: Patching, width: number): Site[] {
     );
   const all: Site[] = [...tokens, ...withHeads];
   if (least(all) <= width) return all;
-  const wanted = state.which.value();
-  const site: Site = p.sites.includes(wanted) ? wanted : (tokens[0] ?? "head");
+  const chosen = state.which.value();
+  const site: Site = p.sites.includes(chosen) ? chosen : (tokens[0] ?? "head");
   if (site === "head") return ["head"];
   const both: Site[] = [site, ...withHeads];
   // Heads have a separate row where they do not fit next to the tokens.

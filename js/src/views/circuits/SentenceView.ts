@@ -1,9 +1,9 @@
 /**
- * A text as a column of sentences, with arcs at its side from each to those that it depends on. One sentence is chosen:
- * its arcs stand out, the text is coloured by them, and both sides are listed with their values.
+ * A text as a column of sentences, with arcs at its side from each to those that it depends on. A chosen sentence is
+ * highlighted: its arcs stand out, the text is coloured by them, and both sides are listed with their values.
  */
 
-import { colourAt, cssOf, heatMap, inkOn, place } from "../../colour.ts";
+import { colourAt, cssOf, heatMap, inkOn, scalePosition } from "../../colour.ts";
 import type { ViewContext } from "../../context.ts";
 import { assign, h, type KeyHandlers, keyboard, on, onResize, setChildren, setFlag, shortLabel } from "../../dom.ts";
 import { approximately, printed } from "../../numbers.ts";
@@ -37,7 +37,7 @@ const LONGEST = 400;
 /** Smallest width in px with the lists next to the text, and the widths of the arcs. */
 const WIDE = 700;
 const [ROOM, NARROW] = [116, 64];
-/** Where the weakest arcs begin on the ramp, so that they are seen on the page. */
+/** The position of the weakest arcs on the ramp, so that they are visible on the page. */
 const PALEST = 0.3;
 const DISTANCES = [1, 2, 4];
 
@@ -57,13 +57,13 @@ interface SentenceState {
   readonly exact: ExactRows;
   readonly copy: CopyButton;
   readonly frame: Frame;
-  /** The chosen sentence, and the one that stays chosen while a pair is pinned in the lists. */
+  /** The chosen sentence; it stays chosen while a pair is pinned in the lists. */
   focus: number;
   /** The smallest weight of a link that is drawn. */
   keep: number;
-  /** The weights between sentences; null until they are here. */
+  /** The weights between sentences; null until they arrive. */
   tile: Tile | null;
-  /** What is linked with what, of `linksFor`. */
+  /** The dependences between sentences, from `linksFor`. */
   links: Links;
   linksFor: string;
   /** The elements of the sentences. */
@@ -278,21 +278,21 @@ function write(state: SentenceState): void {
   setChildren(state.list, ...state.rows);
 }
 
-/** The initial sentence: the last, or without an arc there, the sentence with the strongest. */
+/** The initial sentence: the last, or if it is without an arc, the sentence with the strongest. */
 function opening(state: SentenceState): number {
   const last = lastContent(axis(state.ctx));
   const drawn = strongest(state.links, options(state.ctx).least);
   return drawn.some(({ query, key }) => query === last || key === last) ? last : (drawn[0]?.query ?? last);
 }
 
-/** The chosen sentence: the pinned one, else that of the opening. */
+/** Set the chosen sentence: the pinned sentence, else that of the opening. */
 function settle(state: SentenceState): void {
   const pinned = state.ctx.cell("pinned");
   if (!pinned) state.keep = -1;
   const at = pinned ? (pinned.query >= 0 ? pinned.query : pinned.key) : -1;
-  const isOfKept = state.keep >= 0 && (pinned?.query === state.keep || pinned?.key === state.keep);
-  state.focus = isOfKept ? state.keep : at >= 0 ? at : opening(state);
-  if (!isOfKept) state.keep = -1;
+  const isOfFocus = state.keep >= 0 && (pinned?.query === state.keep || pinned?.key === state.keep);
+  state.focus = isOfFocus ? state.keep : at >= 0 ? at : opening(state);
+  if (!isOfFocus) state.keep = -1;
 }
 
 function read(state: SentenceState): boolean {
@@ -302,10 +302,10 @@ function read(state: SentenceState): boolean {
   const { labels, special } = axis(ctx);
   const count = labels.length;
   if (count < 2 || special.filter((is) => !is).length < 2) {
-    const what = plural(unitName(ctx));
+    const units = plural(unitName(ctx));
     frame.lacks({
       kind: "none",
-      words: `This text has one ${unitName(ctx)}, and arcs lead between ${what}.`,
+      words: `This text has one ${unitName(ctx)}, and arcs lead between ${units}.`,
       advice: 'Give a longer text, or smaller pieces of this one: unit="word", or spans of tokens.',
     });
     return false;
@@ -338,7 +338,7 @@ function colour(state: SentenceState, value: number, palest: number = 0): string
 function shade(state: SentenceState, value: number, palest: number): readonly [number, number, number] {
   const { ctx } = state;
   const isSigned = ctx.source().signed;
-  const share = place(Math.abs(value), [0, end(state)], "linear");
+  const share = scalePosition(Math.abs(value), [0, end(state)], "linear");
   const at = palest + (1 - palest) * share;
   return colourAt(heatMap(isSigned, ctx.theme), isSigned ? 0.5 + (Math.sign(value) * at) / 2 : at);
 }
@@ -383,8 +383,8 @@ function draw(state: SentenceState): void {
 function textOf(state: SentenceState, { query, key, value }: Link): string {
   const { tile } = state;
   const row = query === state.focus ? state.exact(query, state.ctx.cell("pinned") !== null) : undefined;
-  const known = row?.[key];
-  if (known !== undefined && !Number.isNaN(known)) return printed(known, true);
+  const exact = row?.[key];
+  if (exact !== undefined && !Number.isNaN(exact)) return printed(exact, true);
   return tile ? tile.text(query, key) : printed(value, false);
 }
 

@@ -1,7 +1,7 @@
 /**
- * On which messages, or parts of a picture, an answer rests: a sentence or a word of the answer is chosen, and the messages
- * are cards, coloured by the nats that it loses with each hidden. A picture has a copy for each word. A button lets the
- * model write the answer without a message, or a part.
+ * Which messages, or parts of a picture, an answer rests on: a sentence or a word of the answer is chosen, and the
+ * messages are cards, coloured by the nats that it loses with each hidden. A picture has a copy for each word. A button
+ * makes the model write the answer without a message, or a part.
  */
 import { heatMap } from "../../colour.ts";
 import type { ViewContext } from "../../context.ts";
@@ -43,14 +43,14 @@ interface SourcesState {
   readonly answer: AnswerText;
   readonly strip: AnswerText;
   readonly cards: Cards;
-  /** The text before the answer, and what colours of words mean. */
+  /** The text before the answer, and the legend of word colours. */
   readonly prompt: HTMLElement;
   readonly tint: HTMLElement;
   readonly notes: HTMLElement;
   readonly written: WrittenAnswer;
   readonly copy: CopyButton;
   readonly frame: Frame;
-  /** What is shown; null until it is here. */
+  /** The drawn numbers; null until they arrive. */
   picture: Picture | null;
   /** The part under the pointer; of a copy of the picture, also its word. */
   over: { part: number; word?: number | null | undefined } | null;
@@ -81,7 +81,7 @@ export const renderSourcesView = view((ctx, root, signal) => {
   });
   const written = createWritten(ctx, signal, answers, () => update(state));
   const [notes, count, scale] = [h("div.source-notes"), h("span.source-quiet"), createScale()];
-  const copy = createCopyButton(ctx, signal, () => placeOf(state));
+  const copy = createCopyButton(ctx, signal, () => numberAddress(state));
   const [prompt, tint] = [h("p.source-quiet", { dir: "auto" }), h("p.source-quiet")];
   const head = h("div.source-top", ...(isPicture ? [prompt, answer.element, tint] : [answer.element, strip.element]));
   const body = h("div.source-body");
@@ -111,7 +111,7 @@ export const renderSourcesView = view((ctx, root, signal) => {
   };
 });
 
-/** Tab order is reading order; on a narrow page the answer stays in sight above what scrolls. */
+/** Tab order is reading order; on a narrow page the answer stays visible above the scrolling parts. */
 function panesOfText(isWide: boolean, head: Element, cards: Element, details: Element): HTMLElement[] {
   return isWide
     ? [h("div.source-pane", cards), h("div.source-pane.source-side", head, details)]
@@ -126,7 +126,7 @@ function panesOfPicture(isWide: boolean, head: Element, pictures: Element, detai
   return [head as HTMLElement, h("div.source-row", ...panes)];
 }
 
-/** What cards and pictures do to the view. */
+/** The actions of cards and pictures on the view. */
 function actionsOf(ctx: ViewContext, state: () => SourcesState): CopyActions {
   return {
     choose: (part) => save(ctx, { part }),
@@ -147,7 +147,7 @@ function save(ctx: ViewContext, values: Partial<SourcesOptions>): void {
   ctx.model.save_changes();
 }
 
-/** Go to another sentence or word of the answer. */
+/** Move to another sentence or word of the answer. */
 function step({ ctx, picture }: SourcesState, by: number): void {
   if (!picture) return;
   const { shown, sentence, word } = picture;
@@ -159,17 +159,17 @@ function step({ ctx, picture }: SourcesState, by: number): void {
   if (next) save(ctx, { sentence: next[0], word: next[1] ?? (word === null ? null : 0) });
 }
 
-function placeOf({ picture }: SourcesState): { of: string } | null {
+function numberAddress({ picture }: SourcesState): { of: string } | null {
   if (!picture) return null;
   const { sentence, word, part, meant } = picture;
   const at = part ?? meant;
   return at === null ? null : ({ of: "source", sentence, part: at, word } as { of: string });
 }
 
-/** What the numbers say, in sentences. */
+/** Describe the numbers in sentences. */
 function note(state: SourcesState, picture: Picture): void {
   const { shown, values, part, word, meant, sentence } = picture;
-  const what = whatOf(state.ctx.options as SourcesOptions);
+  const quantity = chosenWords(state.ctx.options as SourcesOptions);
   const top = largest(picture);
   const nats = (at: number): string => `${decimal(values[at] ?? 0, 2, true)} nats`;
   const likelier = (at: number): string => {
@@ -178,7 +178,7 @@ function note(state: SourcesState, picture: Picture): void {
     // Two digits, and beyond a billion no number that anyone could picture.
     const digits = { maximumSignificantDigits: 2 };
     const factor = times < 1e9 ? times.toLocaleString("en", digits) : "over a billion";
-    return `without it ${what} is ${factor} times ${value < 0 ? "likelier" : "less likely"} (${nats(at)})`;
+    return `without it ${quantity} is ${factor} times ${value < 0 ? "likelier" : "less likely"} (${nats(at)})`;
   };
   const lines: HTMLElement[] = [];
   if (top === null) lines.push(h("p", `No ${shown.unit} comes before the answer, other than those set apart.`));
@@ -196,17 +196,17 @@ function note(state: SourcesState, picture: Picture): void {
   if (question >= 0)
     lines.push(h("p.source-quiet", `Every answer needs the question, which stands apart: ${nats(question)}.`));
   if (shown.picture) lines.push(...ofPicture(shown.picture, word));
-  const own = shown.parts.findIndex(({ kind }) => kind === "answer");
-  if (own >= 0 && sentence > 0) lines.push(h("p.source-quiet", `Its own earlier words: ${nats(own)}.`));
+  const answerPart = shown.parts.findIndex(({ kind }) => kind === "answer");
+  if (answerPart >= 0 && sentence > 0) lines.push(h("p.source-quiet", `Its own earlier words: ${nats(answerPart)}.`));
   lines.push(h("p.source-quiet", shown.cover));
   setChildren(state.notes, ...lines);
 }
 
-/** What is chosen of the answer, in words. */
-const whatOf = ({ word, isPicture }: SourcesOptions): string =>
+/** The chosen part of the answer, in words. */
+const chosenWords = ({ word, isPicture }: SourcesOptions): string =>
   word !== null ? "this word" : isPicture ? "the answer" : "this sentence";
 
-/** How much the whole picture gives, and the text alone; and what was done to parts. */
+/** How much the whole picture gives, and the text alone; and how parts were removed. */
 function ofPicture({ whole, text, how }: PictureParts, word: number | null): HTMLElement[] {
   const sum = (values: number[]): string =>
     decimal(word === null ? values.reduce((all, each) => all + each, 0) : (values[word] ?? 0), 2, true);
@@ -244,7 +244,7 @@ function update(state: SourcesState): void {
   const { ctx, answers, frame } = state;
   const answer = answers.get<ShownSources>("sources");
   const options = ctx.options as SourcesOptions;
-  const title = frame.show(options.measures, `${options.asks} ${whatOf(options)} rest on?`);
+  const title = frame.show(options.measures, `${options.asks} ${chosenWords(options)} rest on?`);
   if (!answer) {
     frame.lacks(missingAnswer(answers, "sources", {}, "sources"));
     return;

@@ -1,6 +1,6 @@
 /**
- * Why a head reads a token: the score of the pinned cell as what the query asks for and what the key offers, with the
- * sentence above, the same by groups of components next to it, and what attention would be without its largest parts.
+ * Why a head reads a token: the score of the pinned cell, split into parts of the query and of the key, with the
+ * sentence above, the same by groups of components next to it, and the attention without its largest parts.
  */
 import type { ViewContext } from "../../context.ts";
 import { assign, h, keyboard, on, onResize, setChildren, setFlag, setStyles, setText } from "../../dom.ts";
@@ -29,7 +29,7 @@ interface WhyOptions extends ViewOptions {
   kinds: Kind[];
   foil: Foil;
   otherTexts: OthersState;
-  /** What the view was given. */
+  /** The cell with which the view opens. */
   opens: { layer: number; head: number; query: number; key: number };
 }
 
@@ -46,7 +46,7 @@ const MOST_FOILS = 40;
 const WIDE = 940;
 
 /** The arguments of a request, in the order of `_request` in why_view.py. */
-function placeOf(ctx: ViewContext): Record<string, unknown> & WhyOptions["opens"] {
+function argsOf(ctx: ViewContext): Record<string, unknown> & WhyOptions["opens"] {
   const { opens, by, foil } = ctx.options as WhyOptions;
   const { source, layer, head } = ctx.resolved();
   const pinned = ctx.cell("pinned");
@@ -68,7 +68,7 @@ export const renderWhyView = view((ctx, root, signal) => {
   );
   const title = h("b.why-title.clip");
   const text = h("div.why-text", { tabindex: "0", role: "application", "aria-roledescription": "text" });
-  const said = h("p.why-said");
+  const summary = h("p.why-said");
   const more = h("p.why-more.fine");
   const lists = createLists(
     signal,
@@ -86,11 +86,11 @@ export const renderWhyView = view((ctx, root, signal) => {
     grid,
   );
   const panels = h("div.why-panels", left, right);
-  const copy = createCopyButton(ctx, signal, () => (shown ? { of: "why", ...placeOf(ctx) } : null));
+  const copy = createCopyButton(ctx, signal, () => (shown ? { of: "why", ...argsOf(ctx) } : null));
   const frame = createFrame(ctx, root, {
     layout: ".flush.untitled",
     controls: [h("span.why-label", "why"), title, kinds.element, foils.field],
-    lead: [text, h("div", h("div", { role: "status" }, said, more), others.offer)],
+    lead: [text, h("div", h("div", { role: "status" }, summary, more), others.offer)],
     body: [panels],
     skeleton: "chart",
     hint: "Click a word to ask about it instead.",
@@ -109,7 +109,7 @@ export const renderWhyView = view((ctx, root, signal) => {
   const quotedAt = (side: "query" | "key", i: number): string => inQuotes(labels(side)[i] ?? "–");
 
   const drawText = (): void => {
-    const { query, key } = placeOf(ctx);
+    const { query, key } = argsOf(ctx);
     const all = labels("key");
     const name = all.join("\u0001");
     if (name !== drawnText) {
@@ -130,7 +130,7 @@ export const renderWhyView = view((ctx, root, signal) => {
       "Left and right arrows change the key, with Shift the query.";
   };
   const reveal = (): void => {
-    const token = tokens[placeOf(ctx).key];
+    const token = tokens[argsOf(ctx).key];
     if (!token || text.scrollHeight <= text.clientHeight) return;
     text.scrollTop = token.offsetTop - text.offsetTop - (text.clientHeight - token.offsetHeight) / 2;
   };
@@ -139,7 +139,7 @@ export const renderWhyView = view((ctx, root, signal) => {
     if (now?.query !== query || now.key !== key) ctx.selection.pin({ unit: ctx.source().unit, query, key });
   };
   const move = (by: number, isQuery: boolean) => (): void => {
-    const { query, key } = placeOf(ctx);
+    const { query, key } = argsOf(ctx);
     const within = (i: number, side: "query" | "key"): number => Math.max(0, Math.min(labels(side).length - 1, i));
     if (isQuery) pin(within(query + by, "query"), key);
     else pin(query, within(key + by, "key"));
@@ -148,7 +148,7 @@ export const renderWhyView = view((ctx, root, signal) => {
     click(event) {
       const at = (event.target as Element).closest<HTMLElement>("[data-i]")?.dataset.i;
       if (at === undefined) return;
-      const { query, key } = placeOf(ctx);
+      const { query, key } = argsOf(ctx);
       if (event.shiftKey) pin(Number(at), key);
       else pin(query, Number(at));
     },
@@ -167,7 +167,10 @@ export const renderWhyView = view((ctx, root, signal) => {
     "← →: key · Shift + ← →: query",
   );
 
-  /** The pointer is on a row: its lines; its words, head or feature here and in linked views; its largest pairs in the footer. */
+  /**
+   * The pointer is on a row: highlight its lines; its words, head or feature here and in linked views; its largest
+   * pairs in the footer.
+   */
   const point = (at: At | null): void => {
     pointed = at;
     lists.point(at);
@@ -178,7 +181,7 @@ export const renderWhyView = view((ctx, root, signal) => {
     const nowhere = { unit, query: -1, key: -1 };
     if (at && first !== undefined) {
       const isKey = at.side === "offers";
-      ctx.selection.hover({ unit, query: isKey ? placeOf(ctx).query : first, key: isKey ? first : -1 });
+      ctx.selection.hover({ unit, query: isKey ? argsOf(ctx).query : first, key: isKey ? first : -1 });
     } else if (head && stack === ctx.selection.get("stack")) ctx.selection.hover({ ...nowhere, head });
     else if (typeof feature === "number") ctx.selection.hover({ ...nowhere, feature });
     else ctx.selection.hover(null);
@@ -192,7 +195,7 @@ export const renderWhyView = view((ctx, root, signal) => {
   };
 
   const say = (): void => {
-    const { layer, head, query, key, foil } = placeOf(ctx) as ReturnType<typeof placeOf> & { foil: Foil };
+    const { layer, head, query, key, foil } = argsOf(ctx) as ReturnType<typeof argsOf> & { foil: Foil };
     if (pointed && shown) {
       const { side, row } = pointed;
       const { asks, offers, pairs } = shown;
@@ -232,7 +235,7 @@ export const renderWhyView = view((ctx, root, signal) => {
       h("span", `${others} at random ${decimal(random, digits)}`),
     );
   };
-  /** Where shares, which hold norms fixed, predict something else than a removal does. */
+  /** Notes on removals whose measured change differs from the shares, which hold norms fixed. */
   const mispredicted = (all: readonly WhyRemoval[]): HTMLElement[] =>
     all
       .filter(({ predicted }) => predicted !== null)
@@ -256,22 +259,20 @@ export const renderWhyView = view((ctx, root, signal) => {
   };
 
   const update = (): void => {
-    const place = placeOf(ctx);
+    const args = argsOf(ctx);
     const { by, kinds: all, foil } = options();
-    const answer = answers.get<ShownWhy>("why", place);
-    const why = answers.failure("why", place);
-    const words = [quotedAt("query", place.query), quotedAt("key", place.key)] as const;
+    const answer = answers.get<ShownWhy>("why", args);
+    const why = answers.failure("why", args);
+    const words = [quotedAt("query", args.query), quotedAt("key", args.key)] as const;
     const name = `${words[0]} looks at ${words[1]}`;
     frame.show("", name);
     setText(title, ctx.options.title || name);
     title.title = name;
     root.ariaLabel = `why ${name}`;
-    frame.lacks(
-      answer ? null : { ...missingAnswer(answers, "why", place, "split of this score"), other: Boolean(why) },
-    );
+    frame.lacks(answer ? null : { ...missingAnswer(answers, "why", args, "split of this score"), other: Boolean(why) });
     offerKinds(by, all);
-    offerFoils(foil, place.query, place.key);
-    const { by: _by, foil: _foil, ...cell } = place;
+    offerFoils(foil, args.query, args.key);
+    const { by: _by, foil: _foil, ...cell } = args;
     const other = others.show(cell, answer ? options().otherTexts : "");
     if (answer && (shown !== answer.meta || compared !== other)) {
       if (shown !== answer.meta) pointed = null;
@@ -281,7 +282,7 @@ export const renderWhyView = view((ctx, root, signal) => {
       if (other) right.append(removals);
       else sums.after(removals);
       const sentence = other?.said ?? shown.said;
-      setChildren(said, ...sentence.map(([piece, isStressed]) => (isStressed ? h("b", piece) : piece)));
+      setChildren(summary, ...sentence.map(([piece, isStressed]) => (isStressed ? h("b", piece) : piece)));
       setText(more, [other?.more, shown.more, shown.warning].filter(Boolean).join(" "));
       assign(removals, {
         hidden: shown.removals.length === 0,
@@ -294,7 +295,7 @@ export const renderWhyView = view((ctx, root, signal) => {
       setText(sums, `${shown.sums} Lines are pairs of ${decimal(lists.least())} and more. ${shown.about}`.trim());
     } else if (!answer && why) {
       shown = null;
-      setText(said, "");
+      setText(summary, "");
       setText(more, "");
     }
     drawText();

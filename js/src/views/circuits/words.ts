@@ -1,7 +1,7 @@
 /** Tokens and numbers of circuits in words. */
 import { shortLabel } from "../../dom.ts";
 
-/** A token without the space that belongs to its beginning; one that is only space keeps its sign. */
+/** A token without the space at its beginning; a token of only spaces keeps its sign. */
 export function word(label: string, most = 24): string {
   const bare = label.replace(/^[ ␣▁]+(?=[^ ␣▁])/u, "");
   return shortLabel(bare, most);
@@ -18,5 +18,5 @@ export function decimal(value: number, digits = 2, plus = false): string {
   return plus && Number(text) !== 0 ? `+${text}` : text;
 }
 
-/** A probability of four digits; what is smaller than the last of them has a bound only. */
+/** A probability of four digits; a smaller number has only a bound. */
 export const chance = (p: number): string => (p > 0 && p < 0.0001 ? "< 0.0001" : p.toFixed(4));

@@ -1,6 +1,7 @@
 /**
- * One text under several explanations: rows over one axis, each on its own scale or all on one, the difference of two as
- * bars, and how similarly every two of them rank the text. The text itself is coloured by one of them.
+ * A text under several explanations: rows over a common axis, each on its own scale or all on a common scale, the
+ * difference of two as bars, and how similarly any two of them rank the text. The text itself is coloured by one of
+ * them.
  */
 
 import { SCALE } from "../../colour.ts";
@@ -9,7 +10,7 @@ import { assign, createWatch, h, onResize, setChildren, setFlag, setStyles, setT
 import { tickText } from "../../numbers.ts";
 import type { Cell } from "../../wire/wire.ts";
 import { type Chosen, createChosen, drawOnColumns, pinnedTogether } from "../base/chosen.ts";
-import { type CopyButton, createCopyButton, type NumberPlace } from "../base/copyPython.ts";
+import { type CopyButton, createCopyButton, type NumberAddress } from "../base/copyPython.ts";
 import { filtersOf } from "../base/filters.ts";
 import { createFrame, type Frame } from "../base/frame.ts";
 import { pickAlong, textPicks } from "../base/gestures.ts";
@@ -93,7 +94,7 @@ export const renderCompareView = view((ctx, root, signal) => {
   const body = h("div.compare-body", picture.element, agreement.element);
   const text = h("div.compare-text");
   const [low, ramp, high] = [h("span"), h("span.ramp", { "aria-hidden": "true" }), h("span")];
-  const copy = createCopyButton(ctx, signal, () => place(state));
+  const copy = createCopyButton(ctx, signal, () => numberAddress(state));
   const frame = createFrame(ctx, root, {
     controls: [...controls.elements, explanations.scales],
     lead: [text],
@@ -141,13 +142,13 @@ export const renderCompareView = view((ctx, root, signal) => {
   };
 });
 
-function rowWanted(state: CompareState): number | null {
+function requestedRow(state: CompareState): number | null {
   return state.explanations.meta?.follows === false ? null : pinnedQuery(state.ctx);
 }
 
 function args(state: CompareState): Record<string, unknown> {
   const { source, layer } = state.ctx.resolved();
-  return { layer: source.kind === "map" ? layer : 0, query: rowWanted(state), unit: source.unit };
+  return { layer: source.kind === "map" ? layer : 0, query: requestedRow(state), unit: source.unit };
 }
 
 function hover(ctx: ViewContext, index: number): void {
@@ -158,16 +159,16 @@ function hover(ctx: ViewContext, index: number): void {
 function pin(state: CompareState, index: number): void {
   const { ctx } = state;
   const now = ctx.cell("pinned");
-  const query = rowWanted(state) ?? -1;
+  const query = requestedRow(state) ?? -1;
   const again = now?.key === index;
   ctx.selection.pin(again && query < 0 ? null : { unit: ctx.source().unit, query, key: again ? -1 : index });
 }
 
-/** Choose the query whose row is read; where none is, pin the element. */
+/** Choose the query whose row is read; in maps without queries, pin the element. */
 function chooseQuery(state: CompareState, index: number): void {
   const { ctx } = state;
   if (!state.explanations.meta?.follows) pin(state, index);
-  else ctx.selection.pin(rowWanted(state) === index ? null : { unit: ctx.source().unit, query: index, key: -1 });
+  else ctx.selection.pin(requestedRow(state) === index ? null : { unit: ctx.source().unit, query: index, key: -1 });
 }
 
 function choose(state: CompareState, row: number, col: number): void {
@@ -177,10 +178,10 @@ function choose(state: CompareState, row: number, col: number): void {
 }
 
 function cellOf(state: CompareState, key: number): Cell {
-  return { unit: state.ctx.source().unit, query: rowWanted(state) ?? -1, key };
+  return { unit: state.ctx.source().unit, query: requestedRow(state) ?? -1, key };
 }
 
-/** A token of the text: the query whose row is read, where there is one. */
+/** A token of the text: the query whose row is read, where maps have queries. */
 function tokenOf(state: CompareState, index: number): Cell {
   return state.explanations.meta?.follows
     ? { unit: state.ctx.source().unit, query: index, key: -1 }
@@ -188,12 +189,12 @@ function tokenOf(state: CompareState, index: number): Cell {
 }
 
 /** The number to copy: the pinned element's value in the row that the text shows, or the pair's agreement. */
-function place(state: CompareState): NumberPlace | null {
+function numberAddress(state: CompareState): NumberAddress | null {
   const { ctx, open } = state;
   const { meta, stale } = state.explanations;
   const key = ctx.cell("pinned")?.key ?? -1;
   if (!meta || stale) return null;
-  if (key < 0) return state.agreement.place();
+  if (key < 0) return state.agreement.numberAddress();
   const isScaled = filtersOf(ctx).special === "renormalise" && meta.shares[open];
   return isScaled ? null : { of: "value", strip: open, element: key, ...args(state) };
 }
@@ -255,7 +256,7 @@ function paint(state: CompareState): void {
   state.strip?.underlay.paint((i) => (apart[i] ? NOTHING : fill((row[i] ?? 0) / (top || 1))));
   setFlag(state.text, "data-apart", apart.some(Boolean));
   setStyles(state.ramp, { background: gradient(...look) });
-  const end = explanations.hasOwnScales() ? "largest of the row" : tickText(top);
+  const end = explanations.hasSeparateScales() ? "largest of the row" : tickText(top);
   setText(state.low, signed ? `−${end}`.replace("−largest of the row", "−") : "0");
   setText(state.high, end);
 }

@@ -1,9 +1,9 @@
 /**
- * Tokens by layers, with the input at the bottom: edges lead from a token down to the tokens it is made of. One token is
- * followed down to the input: the hovered one, the pinned one, or at first the last that is not special.
+ * Tokens by layers, with the input at the bottom: edges lead from a token down to the tokens it is made of. A token is
+ * followed down to the input: the hovered token, the pinned token, or at first the last that is not special.
  *
- * `collect` reads the layers that are here, `layout` places them, `paintBase` draws all edges behind, and `paintFront` those of
- * the token that is followed; `soon` draws at most once a frame.
+ * `collect` reads the layers that have arrived, `layout` arranges them, `paintBase` draws all edges behind, and
+ * `paintFront` those of the followed token; `soon` draws at most once a frame.
  */
 
 import type { ViewContext } from "../../context.ts";
@@ -24,14 +24,14 @@ import { type Control, createUnitControl } from "../base/toolbar.ts";
 import { only, view } from "../base/view.ts";
 import { largestOf } from "../text/rowValues.ts";
 import { createFigure, type Figure, type Spot } from "./flow/figure.ts";
-import { everyEdge, type Flow, flowOf, leastAt, placeOf, type Step, stepOf } from "./flow/mass.ts";
+import { everyEdge, type Flow, flowOf, leastAt, positionOf, type Step, stepOf } from "./flow/mass.ts";
 import { drawBars, drawDots, drawEdges, erased, inksOf } from "./flow/paint.ts";
 import { countWords, KEYS, originWords, outsideWords, percent } from "./flow/words.ts";
 
 /** The largest number of edges drawn. */
 const BUDGET = 1000;
-/** Bytes of followed tokens that are kept. */
-const KEPT = 2 ** 22;
+/** Bytes of cached flows. */
+const CACHE_BYTES = 2 ** 22;
 
 /** The elements of the view, and the state that they show. */
 interface FlowState {
@@ -53,7 +53,7 @@ interface FlowState {
   height: number;
   readonly isLaidOut: (...values: unknown[]) => boolean;
   readonly isOther: (...values: unknown[]) => boolean;
-  /** Counts layouts: flows of an earlier one are drawn anew. */
+  /** Counts layouts: flows of an earlier layout are drawn again. */
   layouts: number;
   /** The steps between levels, from the lowest. */
   steps: Step[];
@@ -61,18 +61,18 @@ interface FlowState {
   flows: ByteLru<Flow>;
   /** The tiles that `flows` and `masses` were computed from. */
   read: (Tile | undefined)[];
-  /** How much of the tokens' sources each place carries. */
+  /** The share of the tokens' sources that each cell carries. */
   masses: ArrayLike<number>;
-  /** What the canvas behind the chosen flow shows. */
+  /** The state of the canvas behind the chosen flow. */
   everyFor: string;
-  /** The place under the pointer. */
+  /** The cell under the pointer. */
   spot: Spot | null;
-  /** The level that a click chose; the highest one at first. */
+  /** The level of the last click; the highest level at first. */
   chosenLevel: number;
   /** The requested frame, and whether it draws. */
   nextDraw: number;
   isDue: boolean;
-  /** What the readout said last of the levels that a layer reaches. */
+  /** The last readout about the levels that a layer reaches. */
   reached: string;
 }
 
@@ -83,7 +83,7 @@ export const renderFlowView = view((ctx, root, signal) => {
     min: "0",
     max: "1",
     step: "0.0025",
-    value: String(placeOf(0.04)),
+    value: String(positionOf(0.04)),
     "aria-label": "smallest share of the mass that an edge carries",
   });
   const least = h("output");
@@ -134,7 +134,7 @@ export const renderFlowView = view((ctx, root, signal) => {
     isOther,
     layouts: 0,
     steps: [],
-    flows: new ByteLru<Flow>(KEPT),
+    flows: new ByteLru<Flow>(CACHE_BYTES),
     read: [],
     masses: [],
     everyFor: "",
@@ -214,7 +214,7 @@ function atLeast(state: FlowState): number {
   return leastAt(Number(state.slider.value));
 }
 
-/** The loaded matrices; the missing ones are requested. */
+/** Read the loaded matrices; missing matrices are requested. */
 function collect(state: FlowState): number {
   const { tiles } = state.ctx;
   const { source, head } = state.ctx.resolved();
@@ -228,7 +228,7 @@ function collect(state: FlowState): number {
     state.read = layerTiles;
     const count = tokens(state.ctx);
     state.steps = (layerTiles as Tile[]).map((tile) => stepOf((row, col) => tile.value(row, col) || 0, count));
-    state.flows = new ByteLru<Flow>(KEPT);
+    state.flows = new ByteLru<Flow>(CACHE_BYTES);
     state.everyFor = "";
   }
   if (missing) state.steps = state.read = [];
@@ -279,7 +279,7 @@ function pinnedSpot(state: FlowState): Spot | null {
   return pinnedQuery(state.ctx) === null ? null : restingSpot(state);
 }
 
-/** The followed token: under the pointer here or in a linked view, or the one that rests. */
+/** The followed token: the token under the pointer here or in a linked view, else the resting token. */
 function followed(state: FlowState): Spot {
   const { spot } = state;
   if (spot) return spot;
@@ -305,7 +305,7 @@ function origin(state: FlowState, at: Spot): number {
   return key >= 0 && key < tokens(state.ctx) ? key : (largestOf(flowAt(state, at).masses[0] ?? [], 1)[0] ?? 0);
 }
 
-/** What reaches the followed token: drawn only when it differs. */
+/** The flow into the followed token: drawn only when it differs. */
 function drawFlow(state: FlowState, flow: Flow): void {
   const { ctx } = state;
   const { grid } = state.figure;
@@ -354,10 +354,10 @@ function paintFront(state: FlowState): void {
   );
   state.frame.readout.show(words, state.root.contains(document.activeElement) || at === spot);
   assign(figure.plot, { ariaLabel: `${words} ${KEYS}` });
-  // The followed token comes into sight, unless the reader scrolled away from it.
-  const wanted = spot ? state.reached : String(at.token);
-  if (wanted !== state.reached) figure.reach(at.token);
-  state.reached = wanted;
+  // The followed token scrolls into view, unless the reader scrolled away from it.
+  const reached = spot ? state.reached : String(at.token);
+  if (reached !== state.reached) figure.reach(at.token);
+  state.reached = reached;
   sayOutside(state);
 }
 

@@ -6,7 +6,7 @@
 import type { Readout, ViewContext } from "../../context.ts";
 import { assign, createWatch, h, keyboard, on, onResize } from "../../dom.ts";
 import type { Resolved } from "../../selection.ts";
-import { type CopyButton, createCopyButton, type NumberPlace } from "../base/copyPython.ts";
+import { type CopyButton, createCopyButton, type NumberAddress } from "../base/copyPython.ts";
 import { filtersOf } from "../base/filters.ts";
 import { createFrame } from "../base/frame.ts";
 import type { Missing } from "../base/missing.ts";
@@ -57,7 +57,7 @@ export const renderLayerProfile = view((ctx, root, signal) => {
   const { plot } = lines;
   const sources = createSources(ctx, explanations);
   const strips = createProfileStrips(ctx, signal, explanations, sources);
-  const copy = createCopyButton(ctx, signal, () => place(state));
+  const copy = createCopyButton(ctx, signal, () => numberAddress(state));
   const chart = h("div.profile-chart", lines.element);
   const { show, lacks, readout } = createFrame(ctx, root, {
     controls: [...controls.elements, explanations.scales],
@@ -91,10 +91,10 @@ export const renderLayerProfile = view((ctx, root, signal) => {
   root.classList.add("aw-profile");
   root.role = "group";
   on(plot, signal, {
-    pointermove: (event) => point(state, lines.placeAt(event)),
+    pointermove: (event) => point(state, lines.layerAt(event)),
     pointerleave: () => point(state, -1),
     click(event) {
-      const layer = explanations.meta?.layers[lines.placeAt(event)];
+      const layer = explanations.meta?.layers[lines.layerAt(event)];
       if (layer !== undefined) ctx.selection.set({ layer });
     },
   });
@@ -120,8 +120,8 @@ function args(state: LayerProfileState): Record<string, unknown> {
   };
 }
 
-/** The first line's value at the selected layer, if it was chosen what its sources are. */
-function place(state: LayerProfileState): NumberPlace | null {
+/** The first line's value at the selected layer, if the reader chose its sources. */
+function numberAddress(state: LayerProfileState): NumberAddress | null {
   const { ctx } = state;
   const { meta, stale } = state.explanations;
   const layer = ctx.resolved().layer;
@@ -145,7 +145,7 @@ function draw(state: LayerProfileState): void {
 }
 
 function where(state: LayerProfileState): string {
-  const scaleNote = state.explanations.hasOwnScales() ? "each line divided by its largest magnitude" : "";
+  const scaleNote = state.explanations.hasSeparateScales() ? "each line divided by its largest magnitude" : "";
   return [`${plural(state.ctx.source().unit)}, over layers`, scaleNote].filter(Boolean).join(" · ");
 }
 
@@ -160,7 +160,7 @@ function paint(state: LayerProfileState): void {
   explanations.trim();
   const { shown } = explanations;
   const some = sources.keys();
-  const hasOwnScales = explanations.hasOwnScales();
+  const hasOwnScales = explanations.hasSeparateScales();
   if (state.isDrawn(meta, shown, some.join(), width, height, hasOwnScales, ctx.theme, ctx.options)) {
     state.sums = sources.sums(some);
     lines.draw(meta, state.sums, hasOwnScales, width, height);
@@ -173,12 +173,12 @@ function paint(state: LayerProfileState): void {
   assign(lines.plot, {
     ariaLabel: `${about} over layers. Largest: ${highest}. Left and right arrows change the layer.`,
   });
-  const place = Math.max(0, at);
-  state.strips.paint(meta, shown[place] ?? new Float32Array(), place, some);
+  const position = Math.max(0, at);
+  state.strips.paint(meta, shown[position] ?? new Float32Array(), position, some);
 }
 
-function point(state: LayerProfileState, place: number): void {
-  if (place === state.hovered) return;
-  state.hovered = place;
+function point(state: LayerProfileState, position: number): void {
+  if (position === state.hovered) return;
+  state.hovered = position;
   paint(state);
 }

@@ -1,127 +1,71 @@
 /**
- * Two texts under one method: both as coloured columns on one axis with the difference as bars, or as maps side by
- * side; their predictions, and a sentence about the largest changes. Where the texts differ, a dashed frame goes through all rows.
+ * Two texts under the same method: both as coloured columns on a common axis with the difference as bars, or as maps
+ * side by side; their predictions, and a sentence about the largest changes. Where the texts differ, a dashed frame
+ * goes through all rows.
  *
- * `draw` requests the comparison and draws controls, outcomes, rows or maps, and the sentence; `point` marks the column and
- * the row that are pinned or pointed at, in all of them.
+ * `draw` requests the comparison and draws controls, outcomes, rows or maps, and the sentence; `point` marks the pinned
+ * and hovered column and row in all of them.
  */
 
 import { SCALE } from "../../colour.ts";
-import type { Change, ViewContext } from "../../context.ts";
+import type { Change } from "../../context.ts";
 import { assign, createWatch, h, onResize, setChildren, setFlag, setStyles, setText, shortLabel } from "../../dom.ts";
 import { tickText } from "../../numbers.ts";
 import { type Answers, createAnswers } from "../../wire/answers.ts";
 import type { Answer } from "../../wire/embeddedAnswers.ts";
 import { baseKey, keyWithTargets } from "../../wire/keys.ts";
 import type { Axis, Cell } from "../../wire/wire.ts";
-import { type CopyButton, createCopyButton, type NumberPlace } from "../base/copyPython.ts";
-import { filteredRow, filterPlace, filtersOf, hidesSpecial, hidesValues, standApart } from "../base/filters.ts";
-import { createFrame, type Frame } from "../base/frame.ts";
-import { createMenu, type Item, type Menu } from "../base/menu.ts";
+import { createCopyButton } from "../base/copyPython.ts";
+import { filteredRow, filterSlot, filtersOf, hidesSpecial, hidesValues, standApart } from "../base/filters.ts";
+import { createFrame } from "../base/frame.ts";
+import { createMenu, type Item } from "../base/menu.ts";
 import { chooseMethod, showMethod, shownTargets } from "../base/methodChoice.ts";
-import { methodsOf, plural, stacksOf, whereWords } from "../base/navigation.ts";
-import { createSegments, type Segments } from "../base/segmentedControl.ts";
-import { type Control, createHeadControl, createLayerControl, createUnitControl, together } from "../base/toolbar.ts";
+import { methodsOf, stacksOf, whereWords } from "../base/navigation.ts";
+import { createSegments } from "../base/segmentedControl.ts";
+import { createHeadControl, createLayerControl, createUnitControl, together } from "../base/toolbar.ts";
 import { only, view } from "../base/view.ts";
 import { gradient } from "../text/stripColour.ts";
 import { buildTokens } from "../text/tokens.ts";
-import { createMaps, type MapsPicture } from "./twoTexts/maps.ts";
-import { type Chip, type Chosen, createBars, createChips, type Outcomes } from "./twoTexts/outcomes.ts";
-import { createRows, type RowsPicture, type Shown } from "./twoTexts/rows.ts";
+import { createMaps } from "./twoTexts/maps.ts";
+import { createBars, createChips, type Outcomes } from "./twoTexts/outcomes.ts";
+import { createRows, type Shown } from "./twoTexts/rows.ts";
 import {
-  type Columns,
+  ask,
+  cellOf,
+  chosen,
+  copied,
+  queryOf,
+  type Spot,
+  type TwoTextsState,
+  targetNames,
+  targetWords,
+  totalsOf,
+} from "./twoTexts/state.ts";
+import {
+  addressOf,
   columnOf,
-  type MapsSaid,
+  type MapsMeta,
   matricesIn,
-  placeOf,
   queriesOf,
   type Rows,
-  type RowsSaid,
+  type RowsMeta,
   rowIn,
   rowsIn,
   settings,
   type Texts,
 } from "./twoTexts/texts.ts";
-import { attributionSentence, readout, rowSentence, signedText } from "./twoTexts/words.ts";
+import { attributionSentence, readout, rowSentence } from "./twoTexts/words.ts";
 
 /** Smallest width in px with the predictions next to the rows, and largest with the totals below them. */
 const [WIDE, NARROW] = [1000, 600];
-/** Tokens of a text that stand in its line: of a longer one, those around the current column. */
+/** Tokens in the line of a text: of a longer text, those around the current column. */
 const MOST_TOKENS = 160;
-
-/** Letters of the heading of the totals. */
-const MOST_HEAD = 9;
 
 const PANES = { row: "row", maps: "maps" };
 const NONE = "none";
 
 /** A method's title without its target. */
 const methodWords = (title: string): string => title.split(/ for ['"]/)[0] ?? title;
-
-/** The pinned columns and those under the pointer; -1: none. */
-interface Spot {
-  query: number;
-  key: number;
-}
-
-/** The answers that have arrived for the shown comparison. */
-interface Received {
-  row: Answer<RowsSaid> | undefined;
-  maps: Answer<MapsSaid> | undefined;
-  /** Why one is missing, or "". */
-  why: string;
-  /** The first columns of queries and keys of the maps. */
-  first: [number, number];
-}
-
-/** The elements of the view, and the state that they show. */
-interface TwoTextsState {
-  readonly ctx: ViewContext;
-  readonly root: HTMLElement;
-  readonly answers: Answers;
-  readonly methods: Menu;
-  readonly stacks: Menu;
-  readonly where: Control;
-  readonly units: Control;
-  readonly targets: Menu;
-  readonly foils: Menu;
-  readonly panes: Segments<"row" | "maps">;
-  readonly sides: {
-    name: HTMLElement;
-    line: HTMLDivElement;
-    chips: { element: HTMLElement; show(chips: Chip[], chosen: Chosen, title: string): void };
-    element: HTMLDivElement;
-  }[];
-  readonly rowsPicture: RowsPicture;
-  readonly mapsPicture: MapsPicture;
-  readonly bars: ReturnType<typeof createBars>;
-  readonly sentence: HTMLParagraphElement;
-  readonly low: HTMLSpanElement;
-  readonly ramp: HTMLSpanElement;
-  readonly high: HTMLSpanElement;
-  readonly legend: HTMLSpanElement;
-  readonly pictures: HTMLDivElement;
-  readonly copy: CopyButton;
-  readonly frame: Frame;
-  readonly isOtherTexts: (...values: unknown[]) => boolean;
-  readonly isOtherSight: (...values: unknown[]) => boolean;
-  /** Both texts and their alignment; null until they are here. */
-  texts: Texts | null;
-  /** The predictions after each text. */
-  outcomes: Outcomes | null;
-  /** The numbers of the rows, in words. */
-  said: RowsSaid | null;
-  /** The values of the rows. */
-  rows: Rows | null;
-  /** The pinned column and row. */
-  spot: Spot;
-  /** The column and row under the pointer. */
-  over: Spot;
-  /** The pin that `spot` was read from; undefined: none was read yet. */
-  pinnedFrom: Cell | null | undefined;
-  /** The elements of the words, with the column of each. */
-  tokens: [HTMLElement, number][];
-}
 
 export const renderTwoTexts = view((ctx, root, signal) => {
   const { selection } = ctx;
@@ -152,7 +96,7 @@ export const renderTwoTexts = view((ctx, root, signal) => {
   });
   const bars = createBars();
   const sentence = h("p.two-sentence.fine", { role: "status" });
-  const filterWords = filterPlace(ctx);
+  const filterWords = filterSlot(ctx);
   const [low, ramp, high] = [h("span"), h("span.ramp", { "aria-hidden": "true" }), h("span")];
   const legend = h("span.scale", { role: "img" }, low, ramp, high);
   const pictures = h("div.two-pictures", rowsPicture.element, mapsPicture.element);
@@ -197,7 +141,7 @@ export const renderTwoTexts = view((ctx, root, signal) => {
     isOtherSight,
     texts: null,
     outcomes: null,
-    said: null,
+    rowsMeta: null,
     rows: null,
     spot: { query: -1, key: -1 },
     over: { query: -1, key: -1 },
@@ -222,27 +166,9 @@ function choose(state: TwoTextsState, target: number | null, foil: number | null
   showMethod(ctx, keyWithTargets(ctx.source().method, ...pair), [...pair]);
 }
 
-/** Ids of the target and the foil. */
-function chosen(state: TwoTextsState): Chosen {
-  const [target, foil] = shownTargets(state.ctx);
-  return [target?.id ?? state.outcomes?.target ?? null, foil?.id ?? null];
-}
-
-/** A column as an element of the first text; -1: it has none there. */
-function elementOf(columns: Columns | undefined, column: number): number {
-  return columns?.places[column]?.[0] ?? -1;
-}
-
-function cellOf(state: TwoTextsState, { query, key }: Spot): Cell | null {
-  const { texts } = state;
-  if (!texts) return null;
-  const cell = { query: elementOf(queriesOf(texts), query), key: elementOf(texts.keys, key) };
-  return cell.query < 0 && cell.key < 0 ? null : { unit: state.ctx.source().unit, ...cell };
-}
-
 function pin(state: TwoTextsState, to: Spot): void {
   const { ctx } = state;
-  state.spot = placeOf(ctx).isMap ? to : { query: -1, key: to.key };
+  state.spot = addressOf(ctx).isMap ? to : { query: -1, key: to.key };
   const cell = cellOf(state, state.spot);
   state.pinnedFrom = cell;
   ctx.selection.pin(cell);
@@ -279,61 +205,15 @@ function follow(state: TwoTextsState): void {
   state.spot = cell
     ? { query: columnOf(queriesOf(texts), cell.query), key: columnOf(texts.keys, cell.key) }
     : { query: -1, key: -1 };
-  if (!placeOf(ctx).isMap) state.spot.query = -1;
-}
-
-function queryOf(state: TwoTextsState): number {
-  return state.texts ? (state.spot.query >= 0 ? state.spot.query : state.texts.query) : -1;
-}
-
-function copied(state: TwoTextsState): NumberPlace | null {
-  const { ctx, spot } = state;
-  const { place, isMap } = placeOf(ctx);
-  if (!state.rows || spot.key < 0 || filtersOf(ctx).special === "renormalise") return null;
-  return { of: "difference", ...place, query: isMap ? queryOf(state) : null, column: spot.key };
-}
-
-/** Where the shown window of long maps starts, along an axis. */
-function startOf(ctx: ViewContext, count: number, around: number): number {
-  const { window } = settings(ctx);
-  return count <= window ? 0 : Math.max(0, Math.min(count - window, around - (window >> 1)));
-}
-
-/** Request the shown comparison; returns the answers that have arrived, and why others have not. */
-function ask(state: TwoTextsState, now: Texts): Received {
-  const { ctx, answers, spot } = state;
-  const { place, isMap, recorded } = placeOf(ctx);
-  const { window } = settings(ctx);
-  const counts = [queriesOf(now), now.keys].map(({ same }) => same.length) as [number, number];
-  const isWhole = Math.max(...counts) <= window;
-  const prefix = recorded ? "" : "computed_";
-  const first: [number, number] = [
-    startOf(ctx, counts[0], queryOf(state)),
-    startOf(ctx, counts[1], Math.max(0, spot.key)),
-  ];
-  const received: Received = { row: undefined, maps: undefined, why: "", first };
-  const get = <T>(topic: string, args: Record<string, unknown>): Answer<T> | undefined => {
-    const answer = answers.get<T>(`${prefix}${topic}`, args);
-    if (answer) return answer;
-    const { text, done, total } = answers.job(`${prefix}${topic}`) ?? { text: "" };
-    received.why =
-      answers.failure(`${prefix}${topic}`, args) ?? `${text || "computing"} ${total ? `${done} of ${total}` : "…"}`;
-    return undefined;
-  };
-  if (isMap && (isWhole || state.panes.value() === "maps")) received.maps = get<MapsSaid>("maps", { ...place, first });
-  if (!isMap || !isWhole) {
-    const query = spot.query >= 0 && isMap ? spot.query : null;
-    received.row = get<RowsSaid>("rows", { ...place, query });
-  }
-  return received;
+  if (!addressOf(ctx).isMap) state.spot.query = -1;
 }
 
 function draw(state: TwoTextsState): void {
   const { ctx, root, answers, panes, copy, frame } = state;
   copy.show();
-  const { place, isMap } = placeOf(ctx);
+  const { address, isMap } = addressOf(ctx);
   drawControls(state, isMap);
-  const arguments_ = { stack: place.stack, unit: place.unit };
+  const arguments_ = { stack: address.stack, unit: address.unit };
   state.texts = answers.get<Texts>("texts", arguments_)?.meta ?? null;
   const [target, foil] = shownTargets(ctx).map((target) => target?.id ?? null) as [number | null, number | null];
   state.outcomes = answers.get<Outcomes>("predictions", { target, foil })?.meta ?? state.outcomes;
@@ -355,14 +235,14 @@ function draw(state: TwoTextsState): void {
   const isHere = Boolean(row ?? maps) && !why;
   setFlag(state.pictures, "data-stale", !isHere);
   if (!isHere) {
-    [state.rows, state.said] = [null, null];
+    [state.rows, state.rowsMeta] = [null, null];
     setChildren(state.sentence, "");
     frame.readout.show(why, true);
     return;
   }
   const isWhole = maps !== undefined && row === undefined;
-  state.rows = isWhole ? rowIn(maps as Answer<MapsSaid>, queryOf(state)) : rowsIn(row as Answer<RowsSaid>);
-  state.said = isWhole ? { query: queryOf(state), shares: maps?.meta.shares ?? false } : (row?.meta ?? null);
+  state.rows = isWhole ? rowIn(maps as Answer<MapsMeta>, queryOf(state)) : rowsIn(row as Answer<RowsMeta>);
+  state.rowsMeta = isWhole ? { query: queryOf(state), shares: maps?.meta.shares ?? false } : (row?.meta ?? null);
   if (pane === "maps" && maps) {
     const { meta } = maps;
     state.mapsPicture.draw({
@@ -385,7 +265,7 @@ function draw(state: TwoTextsState): void {
   point(state);
 }
 
-/** Methods stand in the menu once, whatever they explain. */
+/** A method has a single entry in the menu, for all its targets. */
 function drawControls(state: TwoTextsState, isMap: boolean): void {
   const { ctx, where } = state;
   const { source } = ctx.resolved();
@@ -435,7 +315,7 @@ function drawLines(state: TwoTextsState, now: Texts): void {
   if (!state.isOtherTexts(now, from)) return;
   state.tokens = [];
   state.sides.forEach(({ line, name }, side) => {
-    const columns = keys.places.flatMap((place, i) => ((place[side] ?? -1) >= 0 && i >= from && i < to ? [i] : []));
+    const columns = keys.places.flatMap((pair, i) => ((pair[side] ?? -1) >= 0 && i >= from && i < to ? [i] : []));
     const axis: Axis = {
       unit: state.ctx.source().unit,
       labels: columns.map((column) => keys.labels[side as 0 | 1][column] ?? ""),
@@ -469,18 +349,18 @@ function drawLines(state: TwoTextsState, now: Texts): void {
 function chooseToken(state: TwoTextsState, token: Element | null): void {
   const column = state.tokens.find(([span]) => span === token)?.[1] ?? -1;
   if (column < 0 || !state.texts) return;
-  const isQuery = placeOf(state.ctx).isMap && !state.texts.queries;
+  const isQuery = addressOf(state.ctx).isMap && !state.texts.queries;
   if (isQuery) pin(state, { query: column === state.spot.query ? -1 : column, key: state.spot.key });
   else pin(state, { query: state.spot.query, key: column === state.spot.key ? -1 : column });
   state.rowsPicture.reveal(column);
 }
 
 function drawRows(state: TwoTextsState, now: Texts, values: Rows): void {
-  const { ctx, low, high, said } = state;
+  const { ctx, low, high, rowsMeta } = state;
   const { keys } = now;
   const filters = filtersOf(ctx);
   const apart = standApart(keys.special, filters);
-  const shares = said?.shares ?? false;
+  const shares = rowsMeta?.shares ?? false;
   const hide = (row: Float32Array): Float32Array =>
     hidesValues(filters) ? filteredRow(row, keys.special, filters, shares) : row;
   const [first, second] = [hide(values[0]), hide(values[1])];
@@ -509,75 +389,29 @@ function drawRows(state: TwoTextsState, now: Texts, values: Rows): void {
   state.rowsPicture.draw(shown);
   const look = [ctx.theme, isSigned, filters.palette, filters.scale || SCALE] as const;
   setStyles(state.ramp, { background: gradient(...look) });
-  const [target, foil] = said?.about ? targetNames(state) : ["", ""];
+  const [target, foil] = rowsMeta?.about ? targetNames(state) : ["", ""];
   const end = tickText(top);
   setChildren(low, ...(isSigned ? [h("bdi", foil), `${foil && " "}−${end}`] : ["0"]));
   setChildren(high, ...(isSigned ? [`+${end}${target && " "}`, h("bdi", target)] : [end]));
   assign(state.legend, { ariaLabel: `${low.textContent} to ${high.textContent}` });
 }
 
-/** The target and the foil, in a word each; "" without one. */
-function targetNames(state: TwoTextsState): [string, string] {
-  return chosen(state).map((id) => {
-    const label = state.outcomes?.rows.find(([row]) => row === id)?.[1] ?? "";
-    return label && shortLabel(label.replace(/^[␣▁]/, "") || label, 12);
-  }) as [string, string];
-}
-
-function targetWords(state: TwoTextsState): string {
-  const [target, foil] = targetNames(state);
-  return foil ? `${target} − ${foil}` : target || "the target";
-}
-
-function totalsOf(state: TwoTextsState, keys: Columns, values: Rows): Shown["totals"] {
-  const { ctx, said } = state;
-  const unit = plural(ctx.source().unit);
-  const sum = (row: Float32Array, keep: (i: number) => boolean): number =>
-    row.reduce((total, value, i) => total + (keep(i) ? value : 0), 0);
-  const wholes = values.map((row) => sum(row, () => true));
-  if (said?.about) {
-    const rests = said.rests ? [...said.rests, said.rests[0] - said.rests[1]] : null;
-    if (!rests) return { heads: [unit], rows: wholes.map((whole) => [signedText(whole)]) };
-    return {
-      heads: [unit, `no ${ctx.source().unit}`, targetWords(state).length > MOST_HEAD ? "total" : targetWords(state)],
-      rows: wholes.map((whole, i) => [whole, rests[i] ?? 0, whole + (rests[i] ?? 0)].map((value) => signedText(value))),
-    };
-  }
-  if (!keys.special.some(Boolean)) return { heads: ["row"], rows: wholes.map((whole) => [amount(whole)]) };
-  const special = values.map((row) => sum(row, (i) => Boolean(keys.special[i])));
-  return {
-    heads: [unit, "special", "row"],
-    rows: wholes.map((whole, i) =>
-      [whole - (special[i] ?? 0), special[i] ?? 0, whole].map(i === 2 ? difference : amount),
-    ),
-  };
-}
-
-function amount(value: number): string {
-  return value.toFixed(2).replace("-", "−");
-}
-
-/** Sums of shares differ by rounding errors, which do not count as a difference. */
-function difference(value: number): string {
-  return Math.abs(value) < 5e-6 ? "0" : signedText(value);
-}
-
 function drawSentence(state: TwoTextsState, now: Texts, values: Rows): void {
-  const { ctx, sentence, said } = state;
+  const { ctx, sentence, rowsMeta } = state;
   const { names } = settings(ctx);
   const { unit } = ctx.source();
-  if (said?.about) {
+  if (rowsMeta?.about) {
     setChildren(
       sentence,
-      ...attributionSentence(now.keys, values, said.rests ?? null, targetWords(state), unit, names),
+      ...attributionSentence(now.keys, values, rowsMeta.rests ?? null, targetWords(state), unit, names),
     );
-    assign(sentence, { title: said.verdict ?? "" });
+    assign(sentence, { title: rowsMeta.verdict ?? "" });
     return;
   }
   const queries = queriesOf(now);
   const labels = queries.labels.map((side) => side[queryOf(state)] ?? "");
   const query = `\u2068“${shortLabel((labels[0] || labels[1] || "").replace(/^[␣▁]/, ""), 24)}”\u2069`;
-  setChildren(sentence, ...rowSentence(now.keys, values, query, said?.shares ?? false, names));
+  setChildren(sentence, ...rowSentence(now.keys, values, query, rowsMeta?.shares ?? false, names));
   assign(sentence, { title: "" });
 }
 
@@ -585,7 +419,7 @@ function drawSentence(state: TwoTextsState, now: Texts, values: Rows): void {
 function point(state: TwoTextsState): void {
   const { ctx, texts, rows, spot, over } = state;
   if (!texts) return;
-  const { isMap } = placeOf(ctx);
+  const { isMap } = addressOf(ctx);
   const [key, query] = [over.key >= 0 ? over.key : spot.key, isMap ? queryOf(state) : -1];
   const isSquare = isMap && !texts.queries;
   state.rowsPicture.mark(spot.key, over.key, isSquare ? query : -1);
@@ -597,7 +431,7 @@ function point(state: TwoTextsState): void {
   }
   if (!rows) return;
   const { names } = settings(ctx);
-  // Only the row of the query is here: of other rows of the maps there is the place alone.
+  // Only the row of the query has arrived: for other rows of the maps, only their position is available.
   const isOtherRow = over.query >= 0 && over.query !== query;
   const words = key < 0 || isOtherRow ? "" : readout(texts.keys, rows, key, names);
   state.frame.readout.show(words || (isOtherRow ? "click to read this row" : ""), true);

@@ -1,9 +1,9 @@
-/** How similarly every two explanations rank the text, by one measure, and what that does and does not show. */
+/** How similarly any two explanations rank the text, by a measure, and the limits of that measure. */
 
 import type { ViewContext } from "../../context.ts";
 import { assign, createWatch, h, on, setFlag, setText } from "../../dom.ts";
 import { printed } from "../../numbers.ts";
-import type { NumberPlace } from "../base/copyPython.ts";
+import type { NumberAddress } from "../base/copyPython.ts";
 import { filtersOf } from "../base/filters.ts";
 import { createSegments } from "../base/segmentedControl.ts";
 import { createAgreementTable, type Ranking } from "./agreementTable.ts";
@@ -26,8 +26,8 @@ export interface Agreement {
   element: HTMLElement;
   /** Show the agreement of the explanations that `args` request, once it arrives. */
   show(args: Record<string, unknown>, pair: Pair): void;
-  /** Where the agreement of the pair stands; null if none is shown. */
-  place(): NumberPlace | null;
+  /** The address of the pair's agreement; null if none is shown. */
+  numberAddress(): NumberAddress | null;
   /** The agreement of the pair: "Spearman 0.43 of attention and rollout"; "" if none is shown. */
   words(): string;
 }
@@ -52,8 +52,8 @@ export function createAgreement(
   const caveat = h("p.note");
   const details = h("details", h("summary", "What it does and does not show"), caveat);
   const isRanked = createWatch();
-  let shown: NumberPlace | null = null;
-  let said = "";
+  let shown: NumberAddress | null = null;
+  let summary = "";
   on(size, signal, { change: changed });
   return {
     element: h(
@@ -63,10 +63,10 @@ export function createAgreement(
       about,
       h("div.warning", { role: "note" }, WARNING, details),
     ),
-    place: () => shown,
-    words: () => said,
+    numberAddress: () => shown,
+    words: () => summary,
     show(args, pair) {
-      [shown, said] = [null, ""];
+      [shown, summary] = [null, ""];
       if (!explanations.meta) return;
       const { names, signed } = explanations.meta;
       const anySigned = signed.some(Boolean);
@@ -81,11 +81,11 @@ export function createAgreement(
         return;
       }
       const by = anySigned && size.checked ? "magnitude" : "value";
-      const wanted = { ...args, special: all, by };
-      const agreements = explanations.answers.get<Agreements>("agreement", wanted);
+      const request = { ...args, special: all, by };
+      const agreements = explanations.answers.get<Agreements>("agreement", request);
       setFlag(table.element, "data-stale", !agreements);
       if (!agreements) {
-        const why = explanations.answers.failure("agreement", wanted);
+        const why = explanations.answers.failure("agreement", request);
         setText(about, why ? `No agreement: ${why}` : "");
         return;
       }
@@ -94,8 +94,8 @@ export function createAgreement(
       const measure = measures.value();
       const ranking = meta.measures[measure] as Ranking;
       const value = ranking.values[row]?.[col];
-      shown = { of: "agreement", measure, row, col, ...wanted };
-      said = `${MEASURES[measure]} ${printed(value ?? NaN, true)} of ${names[row]} and ${names[col]}`;
+      shown = { of: "agreement", measure, row, col, ...request };
+      summary = `${MEASURES[measure]} ${printed(value ?? NaN, true)} of ${names[row]} and ${names[col]}`;
       if (isRanked(names, ranking, pair, ctx.theme)) table.show(names, ranking, pair, ctx.theme);
       const chance = ranking.chance
         ? ` By chance ${ranking.chance.toFixed(2)}.`

@@ -7,7 +7,7 @@ import { assign, h, keyboard, on, setChildren, setFlag, setStyles, setText } fro
 /** How far along the ramp a full agreement is. */
 const DARKEST = 0.7;
 
-/** One measure in the answer of `CompareView._agreement`. */
+/** A measure in the answer of `CompareView._agreement`. */
 export interface Ranking {
   title: string;
   values: number[][];
@@ -71,13 +71,13 @@ export function createAgreementTable(
     const numbers = names.map((name, i) => h("th", { scope: "col", title: name }, String(i + 1)));
     setChildren(head, h("tr", h("td"), ...numbers));
     const rows = names.map((name, row) => {
-      const own = names.map((_, col) => {
+      const rowCells = names.map((_, col) => {
         const cell = h("td", { role: "gridcell", tabindex: "-1" });
         setFlag(cell, "data-self", row === col);
         return cell;
       });
-      cells.push(...own);
-      return h("tr", h("th", { scope: "row", title: name }, h("b", String(row + 1)), ` ${name}`), ...own);
+      cells.push(...rowCells);
+      return h("tr", h("th", { scope: "row", title: name }, h("b", String(row + 1)), ` ${name}`), ...rowCells);
     });
     setChildren(body, ...rows);
     reach(Math.min(1, cells.length - 1));

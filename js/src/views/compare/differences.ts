@@ -1,4 +1,4 @@
-/** Comparisons of two strips, and of one element in several: shares, differences, ranks. */
+/** Comparisons of two strips, and of an element in several: shares, differences, ranks. */
 
 /** A strip divided by the sum of its magnitudes; zeros stay zeros. Hidden values (NaN) do not count. */
 export function shares(values: Float32Array): Float32Array {
@@ -9,7 +9,7 @@ export function shares(values: Float32Array): Float32Array {
 
 const DIFFERENCES = new WeakMap<Float32Array, WeakMap<Float32Array, Float32Array>>();
 
-/** The difference of two strips, each as shares of its own sum; computed once, for bars and words. */
+/** The difference of two strips, each as shares of its sum; computed once, for bars and words. */
 export function difference(first: Float32Array, second: Float32Array): Float32Array {
   const cached = DIFFERENCES.get(first) ?? new WeakMap<Float32Array, Float32Array>();
   DIFFERENCES.set(first, cached);
@@ -25,11 +25,11 @@ export function difference(first: Float32Array, second: Float32Array): Float32Ar
 /** The rank of every element, 1 for the largest value; equal values share the best rank, NaN has none (0). */
 export function rankOf(values: Float32Array): number[] {
   const sorted = [...values].filter((value) => !Number.isNaN(value)).sort((a, b) => b - a);
-  const places = new Map<number, number>();
+  const ranks = new Map<number, number>();
   sorted.forEach((value, i) => {
-    if (!places.has(value)) places.set(value, i + 1);
+    if (!ranks.has(value)) ranks.set(value, i + 1);
   });
-  return Array.from(values, (value) => places.get(value) ?? 0);
+  return Array.from(values, (value) => ranks.get(value) ?? 0);
 }
 
 /** "3rd" */

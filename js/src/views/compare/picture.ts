@@ -1,6 +1,6 @@
 /**
- * Explanations as rows of cells over one axis, so that what they say of one element stands in one column: with numbers
- * where they fit, values and sums at the right, and below them the difference of two as bars.
+ * Explanations as rows of cells over a common axis, so that their values for the same element are in the same column:
+ * with numbers where they fit, values and sums at the right, and below them the difference of two as bars.
  */
 
 import { barColours, SCALE } from "../../colour.ts";
@@ -11,7 +11,7 @@ import {
   h,
   on,
   onResize,
-  place,
+  setBox,
   setChildren,
   setFlag,
   setSizes,
@@ -32,7 +32,7 @@ import { difference } from "./differences.ts";
 import type { ExplanationRows } from "./rows.ts";
 import { createStretch, type Stretch } from "./stretch.ts";
 
-/** What `CompareView._strips` returns in addition to the values. */
+/** The answer of `CompareView._strips`, without the values. */
 export interface Compared {
   names: string[];
   remarks: string[];
@@ -49,7 +49,7 @@ export interface Compared {
 export type Pair = readonly [number, number];
 
 export interface PictureEvents {
-  /** What is drawn over the cells has to be drawn again. */
+  /** The overlay of the cells has to be drawn again. */
   resized(): void;
   /** The element under the pointer; -1: none. */
   hover(index: number): void;
@@ -69,13 +69,13 @@ export interface Picture {
   /** The rows as a picture of columns, and their size. */
   columns: Columns;
   cells(): Cells;
-  /** What the cells are drawn on. */
+  /** The canvas of the cells. */
   canvas: HTMLCanvasElement;
 }
 
 /** px: height of a row, of its cells; the widest cell, and the narrowest with a number. */
 const [ROW, CELL, WIDEST, NUMBERED] = [30, 26, 64, 24];
-/** px of the bars: the least and the largest height, and what their numbers take above and below. */
+/** px of the bars: the least and the largest height, and the margin of their numbers above and below. */
 const [LOWEST, TALLEST, MARGIN] = [72, 170, 16];
 /** px: the names at the left, and at the right the value, the share of special tokens, and the sum. */
 const [NAMES, VALUE, APART, SUM] = [150, 84, 56, 48];
@@ -120,9 +120,9 @@ interface PictureState {
   };
   /** The elements of the numbers at the end of each row. */
   lines: HTMLElement[];
-  /** The pair and the open row that are drawn; null until there is one. */
+  /** The drawn pair and open row; null until there is a pair. */
   drawn: [Pair, number] | null;
-  /** What is marked; null: nothing yet. */
+  /** The current marks; null before the first. */
   marked: Parameters<Picture["mark"]> | null;
 }
 
@@ -206,8 +206,8 @@ export function createPicture(
     columns: { element: plot, size: () => (size.cell ? [1, explanations.axis().labels.length] : null) },
     cells: () => ({ rows: 1, cols: 1, cellWidth: size.cell, cellHeight: size.rows }),
     canvas: cells,
-    point(one, other) {
-      for (const [i, name] of [...names.children].entries()) setFlag(name, "data-pointed", i === one || i === other);
+    point(first, second) {
+      for (const [i, name] of [...names.children].entries()) setFlag(name, "data-pointed", i === first || i === second);
     },
   };
 }
@@ -275,7 +275,7 @@ function layout(state: PictureState, count: number): void {
   size.left = state.plot.offsetLeft;
 }
 
-/** Numbers of one row, in the middle of their cells. */
+/** The numbers of a row, in the middle of their cells. */
 function write(
   state: PictureState,
   pen: Pen,
@@ -322,7 +322,7 @@ function drawCells(state: PictureState): void {
   if (size.cell < NUMBERED) return;
   shown.forEach((row, r) => {
     const { top } = extents[r] ?? { top: 1 };
-    const found = looks[r] ?? [];
+    const rowLooks = looks[r] ?? [];
     const whole = peak(rows[r] ?? []);
     write(
       state,
@@ -330,7 +330,7 @@ function drawCells(state: PictureState): void {
       row,
       (value, i) => (Number.isNaN(value) ? "" : amountText(value, apart[i] ? whole : top)),
       () => r * ROW + ROW / 2,
-      (i) => (!apart[i] && found[i]?.flips ? flipped : back),
+      (i) => (!apart[i] && rowLooks[i]?.flips ? flipped : back),
     );
   });
 }
@@ -428,7 +428,7 @@ function showMarks(state: PictureState): void {
   if (!marked) return;
   const [key, query, words] = marked;
   state.labels.mark(key, query);
-  place(state.mark, key < 0 ? -1 : size.left + key * size.cell, 0, Math.max(2, size.cell), size.height);
+  setBox(state.mark, key < 0 ? -1 : size.left + key * size.cell, 0, Math.max(2, size.cell), size.height);
   setText(state.heads.firstElementChild as Element, key < 0 ? "largest" : "value");
   for (const [row, end] of state.lines.entries()) setText(end.firstElementChild as Element, words(row));
 }

@@ -1,6 +1,6 @@
 /**
- * Explanations as rows over one axis, answered by a view's Python twin: kept until the next answer arrives, filtered,
- * and drawn on one scale or each on its own.
+ * Explanations as rows over a common axis, answered by a view's Python twin: cached until the next answer arrives,
+ * filtered, and drawn on a common scale or on separate scales.
  */
 
 import type { ViewContext } from "../../context.ts";
@@ -14,24 +14,24 @@ import { createRowFilters, rowsOf } from "../base/rowFilters.ts";
 import { createSegments } from "../base/segmentedControl.ts";
 import { peak } from "../text/rowValues.ts";
 
-/** What an answer says about its rows in addition to their values. */
-interface Said {
+/** The properties of the rows in an answer, without their values. */
+interface RowsMeta {
   /** Which rows are signed; omitted if the values show it. */
   signed?: boolean[];
   /** Which rows sum to one. */
   shares: boolean[];
-  /** Whether one scale makes sense for all rows. */
+  /** Whether a common scale is meaningful for all rows. */
   alike: boolean;
 }
 
 type Scale = "own" | "one";
 
 export interface ExplanationRows<T> {
-  /** The place of the filter form, and the choice of scales. */
+  /** The element of the filter form, and the choice of scales. */
   form: HTMLElement;
   scales: HTMLElement;
   answers: Answers;
-  /** What the values are. */
+  /** The axis of the values. */
   axis(): Axis;
   /** The last answer with its rows; null before the first. */
   meta: T | null;
@@ -42,28 +42,28 @@ export interface ExplanationRows<T> {
   content: Float32Array[];
   /** Which elements stand apart, without colour and without a part in the scale. */
   apart: readonly boolean[];
-  /** The end of each row's scale, and whether it has two sides: those of all rows alike on one scale. */
+  /** The end of each row's scale, and whether the scale has two sides: the same for all rows on a common scale. */
   extents: { top: number; signed: boolean }[];
   /** Whether the current answer is still missing. */
   stale: boolean;
-  /** Read the current answer if it is here; otherwise the view lacks it. */
+  /** Read the current answer if it has arrived; otherwise the view lacks it. */
   read(lacks: Frame["lacks"]): void;
   /** Update `shown` and the choice of scales after a change of filters. */
   trim(): void;
-  /** Whether each row has a scale of its own. */
-  hasOwnScales(): boolean;
+  /** Whether rows have separate scales. */
+  hasSeparateScales(): boolean;
 }
 
 const SCALES: Record<Scale, string> = { own: "own scales", one: "one scale" };
 
-/** The hovered element, otherwise the pinned one; -1: none. */
+/** The hovered element, otherwise the pinned element; -1: none. */
 export function currentElement(ctx: ViewContext): number {
   const over = ctx.cell("hover")?.key ?? -1;
   return over >= 0 ? over : (ctx.cell("pinned")?.key ?? -1);
 }
 
 /** Request `topic` with `args`; `arrived` is called with each answer, `first` is the scale selected at first. */
-export function createRows<T extends Said>(
+export function createRows<T extends RowsMeta>(
   ctx: ViewContext,
   signal: AbortSignal,
   topic: string,
@@ -93,10 +93,10 @@ export function createRows<T extends Said>(
     extents: [],
     stale: false,
     read(lacks) {
-      const wanted = args();
-      const answer = answers.get<T>(topic, wanted);
+      const request = args();
+      const answer = answers.get<T>(topic, request);
       explanations.stale = !answer;
-      lacks(answer ? null : missingAnswer(answers, topic, wanted, "values"));
+      lacks(answer ? null : missingAnswer(answers, topic, request, "values"));
       if (!answer) return;
       if (answer.meta === explanations.meta) return;
       const { meta } = answer;
@@ -115,14 +115,14 @@ export function createRows<T extends Said>(
       const apart = standApart(axis().special, chosen);
       explanations.apart = apart;
       explanations.content = explanations.shown.map((row) => row.map((value, key) => (apart[key] ? NaN : value)));
-      const own = explanations.content.map((row, i) => ({
+      const extents = explanations.content.map((row, i) => ({
         top: peak(row),
         signed: explanations.meta?.signed?.[i] ?? row.some((value) => value < 0),
       }));
-      const all = { top: Math.max(0, ...own.map(({ top }) => top)), signed: own.some(({ signed }) => signed) };
-      explanations.extents = scales.value() === "one" ? own.map(() => all) : own;
+      const all = { top: Math.max(0, ...extents.map(({ top }) => top)), signed: extents.some(({ signed }) => signed) };
+      explanations.extents = scales.value() === "one" ? extents.map(() => all) : extents;
     },
-    hasOwnScales: () => scales.value() === "own",
+    hasSeparateScales: () => scales.value() === "own",
   };
   return explanations;
 }

@@ -1,11 +1,14 @@
-/** Rows of colours over one axis, stretched to a width: one pixel a column of the screen, however many elements there are. */
+/**
+ * Rows of colours over a common axis, stretched to a width: a pixel for each column of the screen, however many
+ * elements there are.
+ */
 
 import { density, h } from "../../dom.ts";
 import type { Fill } from "../text/stripColour.ts";
 
 /**
  * Draw rows on a canvas, `width` px wide: their values, the look of each, `gap` px between elements, and top and height
- * of a row. In a column of the screen that stands for several elements the largest is seen.
+ * of a row. A column of the screen with several elements shows the largest.
  */
 export type Stretch = (
   pen: CanvasRenderingContext2D,

@@ -1,4 +1,4 @@
-/** Several explanations described in words: for one element, for two explanations, or for all. */
+/** Several explanations described in words: for an element, for two explanations, or for all. */
 
 import type { ViewContext } from "../../context.ts";
 import { printed } from "../../numbers.ts";
@@ -17,7 +17,7 @@ const largest = (row: Float32Array, most: number): number[] => largestOf(row, mo
 export interface CompareWords {
   /** An element's value in the row with number `i`, and its rank there; -1: its largest value. */
   value(i: number, key: number): string;
-  /** The values of an element in all rows, the one with number `open` first; -1: the largest differences of two. */
+  /** The values of an element in all rows, row `open` first; -1: the largest differences of two. */
   read(key: number, pair: Pair, open: number): string;
   /** The number of explanations, and how the maps among them are read. */
   heading(): string;

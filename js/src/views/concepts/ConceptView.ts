@@ -1,7 +1,9 @@
 /**
- * Concepts: scores over layers compared with random texts, and examples by how much their state shows a concept.
+ * Concepts: scores over layers compared with random texts, and examples ordered by how strongly their state shows a
+ * concept.
  *
- * `update` reads the scores; the chart, the table and the examples have a function each, and `point` is what the pointer changes.
+ * `update` reads the scores; the chart, the table and the examples have a function each, and `point` updates everything
+ * that depends on the pointer.
  */
 import type { ViewContext } from "../../context.ts";
 import { assign, h, keyboard, on, onResize, safeText, setChildren, setText, shortLabel } from "../../dom.ts";
@@ -22,8 +24,8 @@ import {
   drawLine,
   drawSwatch,
   drawUpright,
+  indexAt,
   lookOf,
-  placeAt,
 } from "../charts/lineChart.ts";
 import { svg } from "../charts/svg.ts";
 import { decimal } from "../circuits/words.ts";
@@ -31,7 +33,7 @@ import { fillOf } from "../text/stripColour.ts";
 import {
   type ConceptOptions,
   type Concepts,
-  nearestPlace,
+  nearestIndex,
   pWords,
   type Row,
   type SortedTexts,
@@ -41,14 +43,14 @@ import { showNotes, textStrip } from "./texts.ts";
 
 const [TALL, LOW, WIDE] = [250, 160, 900];
 
-const known = (row: Row): number[] => row.map((value) => value ?? Number.NaN);
+const withGaps = (row: Row): number[] => row.map((value) => value ?? Number.NaN);
 
 /** The elements of the view, and the state that they show. */
 interface ConceptState {
   readonly ctx: ViewContext;
   readonly root: HTMLElement;
   readonly answers: Answers;
-  /** Scores of every concept at every layer; null until they are here. */
+  /** Scores of every concept at every layer; null until they arrive. */
   probe: Concepts | null;
   chart: Chart | null;
   /** px of the picture; 0 while it is not visible. */
@@ -65,13 +67,13 @@ interface ConceptState {
   readonly copy: CopyButton;
   readonly frame: Frame;
   readonly opening: Opening;
-  /** Texts by what the concept says of them. */
+  /** Texts ordered by their score for the concept. */
   sorted: SortedTexts | null;
 }
 
 export const renderConceptView = view((ctx, root, signal) => {
-  const answers = createAnswers(ctx, signal, () => update(state)); // place of the layer under the pointer
-  const slider = createPlainSlider(signal, "layer", (place) => chooseLayer(state, place));
+  const answers = createAnswers(ctx, signal, () => update(state)); // index of the layer under the pointer
+  const slider = createPlainSlider(signal, "layer", (position) => chooseLayer(state, position));
   const target = h("span.concept-target.clip");
   const notes = createAccount(signal);
   const figure = createFigure();
@@ -79,7 +81,7 @@ export const renderConceptView = view((ctx, root, signal) => {
   const heading = h("div.concept-head");
   const list = h("div.concept-list", { role: "list", "aria-label": "examples by the concept" });
   const copy = createCopyButton(ctx, signal, () =>
-    state.probe ? { of: "score", concept: options(ctx).concept, layer: state.probe.layers[place(state)] } : null,
+    state.probe ? { of: "score", concept: options(ctx).concept, layer: state.probe.layers[layerIndex(state)] } : null,
   );
   const curves = h("div.concept-curves", figure.element);
   const panes = h(
@@ -119,7 +121,7 @@ export const renderConceptView = view((ctx, root, signal) => {
   };
   listen(state, signal, curves);
   return (changed) => {
-    // A layer that is selected elsewhere is shown, whatever was chosen here.
+    // A layer selected in another view replaces the layer chosen in this view.
     if (changed.has("layer") && options(ctx).layer !== null) set(ctx, { layer: null });
     if (!only(changed, "hover", "pinned", "head")) update(state);
   };
@@ -132,11 +134,11 @@ function listen(state: ConceptState, signal: AbortSignal, curves: HTMLDivElement
   root.role = "group";
   on(plot, signal, {
     pointermove: (event) =>
-      state.chart && state.probe && point(state, placeAt(event, picture, state.chart, state.probe.layers.length)),
+      state.chart && state.probe && point(state, indexAt(event, picture, state.chart, state.probe.layers.length)),
     pointerleave: () => point(state, -1),
     click(event) {
       if (state.chart && state.probe)
-        chooseLayer(state, placeAt(event, picture, state.chart, state.probe.layers.length));
+        chooseLayer(state, indexAt(event, picture, state.chart, state.probe.layers.length));
     },
   });
   keyboard(
@@ -183,10 +185,10 @@ function set(ctx: ViewContext, values: Partial<ConceptOptions>): void {
   ctx.model.save_changes();
 }
 
-function place(state: ConceptState): number {
+function layerIndex(state: ConceptState): number {
   const { probe } = state;
-  const wanted = options(state.ctx).layer ?? state.ctx.selection.get("layer");
-  return probe ? nearestPlace(probe.layers, wanted) : 0;
+  const layer = options(state.ctx).layer ?? state.ctx.selection.get("layer");
+  return probe ? nearestIndex(probe.layers, layer) : 0;
 }
 
 function chooseLayer(state: ConceptState, at: number): void {
@@ -207,14 +209,14 @@ function drawChart(state: ConceptState): void {
   if (!probe || width <= 0) return;
   const { layers, concepts, scores, significant, low, high } = probe;
   const { concept } = options(state.ctx);
-  const at = place(state);
+  const at = layerIndex(state);
   const isWide = state.root.clientWidth >= WIDE;
   const axis = chartOf(width, 10, layers.length, 0, 1, isWide ? TALL : LOW);
   state.chart = axis;
   const order = [...concepts.keys()].sort((a, b) => Number(a === concept) - Number(b === concept));
   const parts = order.map((row) => {
     const look = lookOf(row, state.ctx.theme);
-    const line = drawLine(axis, known(scores[row] ?? []), look);
+    const line = drawLine(axis, withGaps(scores[row] ?? []), look);
     for (const dot of line.querySelectorAll("circle")) dot.remove();
     line.setAttribute("class", row === concept ? "aw-concept-line aw-concept-own" : "aw-concept-line");
     (scores[row] ?? []).forEach((value, i) => {
@@ -239,7 +241,7 @@ function drawChart(state: ConceptState): void {
     axis.width,
     axis.height,
     drawAxes(axis, names),
-    drawBand(axis, known(low), known(high), "var(--aw-apart)"),
+    drawBand(axis, withGaps(low), withGaps(high), "var(--aw-apart)"),
     ...(hovered >= 0 && hovered !== at ? [drawUpright(axis, hovered, "aw-layer-over")] : []),
     drawUpright(axis, at, "aw-layer-now"),
     ...parts,
@@ -252,7 +254,7 @@ function drawTable(state: ConceptState): void {
   if (!probe) return;
   const { concepts, scores, accuracy, p, significant, low, high } = probe;
   const { concept } = options(state.ctx);
-  const at = hovered >= 0 ? hovered : place(state);
+  const at = hovered >= 0 ? hovered : layerIndex(state);
   const cells = (...values: string[]): HTMLElement[] => values.map((value) => h("td", value));
   const rows = concepts.map((name, row) => {
     const score = scores[row]?.[at] ?? Number.NaN;
@@ -302,7 +304,7 @@ function drawList(state: ConceptState): void {
   const { answers, probe, list } = state;
   if (!probe) return;
   const { concept } = options(state.ctx);
-  const at = place(state);
+  const at = layerIndex(state);
   const args = { concept, layer: probe.layers[at] };
   const answer = answers.get<SortedTexts>("texts", args);
   const why = answers.failure("texts", args);
@@ -338,12 +340,12 @@ function drawList(state: ConceptState): void {
   tint(state);
 }
 
-/** Colour the strips, and say which way the concept pushes the target for each text. */
+/** Colour the strips, and write in which direction the concept pushes the target for each text. */
 function tint(state: ConceptState): void {
   const { sorted } = state;
   if (!sorted) return;
   const { cosines, sensitivities } = sorted;
-  const top = Math.max(...known(cosines).filter(Number.isFinite).map(Math.abs), 1e-9);
+  const top = Math.max(...withGaps(cosines).filter(Number.isFinite).map(Math.abs), 1e-9);
   for (const row of state.list.querySelectorAll<HTMLElement>("[data-row]")) {
     const i = Number(row.dataset.row);
     const fill = fillOf((cosines[i] ?? Number.NaN) / top, state.ctx.theme, true);
@@ -363,7 +365,7 @@ function say(state: ConceptState): void {
   const { probe, hovered } = state;
   if (probe)
     state.frame.readout.show(
-      scoreWords(probe, options(state.ctx).concept, hovered >= 0 ? hovered : place(state)),
+      scoreWords(probe, options(state.ctx).concept, hovered >= 0 ? hovered : layerIndex(state)),
       true,
     );
 }
@@ -384,7 +386,7 @@ function update(state: ConceptState): void {
   target.title = name;
   showNotes(state.notes, state.probe.notes);
   assign(state.root, { ariaLabel: `concepts for ${name}` });
-  state.slider.show(state.probe.layers, place(state));
+  state.slider.show(state.probe.layers, layerIndex(state));
   drawChart(state);
   drawTable(state);
   drawList(state);
@@ -401,7 +403,7 @@ function point(state: ConceptState, at: number): void {
 
 function step(state: ConceptState, by: number): () => void {
   return (): void =>
-    chooseLayer(state, Math.max(0, Math.min((state.probe?.layers.length ?? 1) - 1, place(state) + by)));
+    chooseLayer(state, Math.max(0, Math.min((state.probe?.layers.length ?? 1) - 1, layerIndex(state) + by)));
 }
 
 function turn(state: ConceptState, by: number): () => void {

@@ -1,8 +1,8 @@
 /**
- * Influence: the training texts that help a test and those that harm it, among all others; one may be left out.
+ * Influence: the training texts that help a test text and those that harm it, among all others; a text may be left out.
  *
- * `update` reads the tests and their influential texts and writes both lists (`buildTexts`); `draw` draws what depends on the
- * chosen text: marked rows, the detail (`drawDetail`) and the points (`drawPoints`).
+ * `update` reads the tests and their influential texts and writes both lists (`buildTexts`); `draw` draws everything
+ * that depends on the chosen text: marked rows, the detail (`drawDetail`) and the points (`drawPoints`).
  */
 import type { ViewContext } from "../../context.ts";
 import {
@@ -42,7 +42,7 @@ import {
   type Taught,
   topOf,
 } from "./influence.ts";
-import { type Against, drawScatter, type Place } from "./scatter.ts";
+import { type Against, type ChartPoint, drawScatter } from "./scatter.ts";
 import { colouredStrip, readWords, showNotes, textStrip } from "./texts.ts";
 
 /** Smallest width in px at which the scatter is next to the lists, and its height below them. */
@@ -68,9 +68,9 @@ interface InfluenceState {
   /** The values of the words, by the chosen method. */
   coloured: Coloured | null;
   /** A page holds the words by this method, of the test that it opens with. */
-  readonly held: string;
+  readonly openingMethod: string;
   /** Where the points are. */
-  places: Place[];
+  points: ChartPoint[];
   /** px of the picture; 0 while it is not visible. */
   width: number;
   height: number;
@@ -105,7 +105,7 @@ interface InfluenceState {
 export const renderInfluenceView = view((ctx, root, signal) => {
   const answers = createAnswers(ctx, signal, () => update(state));
   /** A page holds the words by this method, of the test that it opens with. */
-  const held = options(ctx).colouredBy;
+  const openingMethod = options(ctx).colouredBy;
   const tests = createMenu("test", signal, (value) => {
     [state.chosen, state.hovered, state.requested] = [-1, -1, null];
     set(ctx, { test: Number(value) });
@@ -161,8 +161,8 @@ export const renderInfluenceView = view((ctx, root, signal) => {
     hovered: -1,
     requested: null,
     coloured: null,
-    held,
-    places: [],
+    openingMethod,
+    points: [],
     width: 0,
     height: 0,
     tests,
@@ -200,7 +200,7 @@ function createSide(name: "helpful" | "harmful"): InfluenceState["sides"][number
   return { name, list, note, element: h("div.taught-side.column", h("div.concept-head", h("b", name), note), list) };
 }
 
-/** The plot of all training texts, and what its dots mean. */
+/** The plot of all training texts, and the legend of its dots. */
 function createScatter(): Pick<InfluenceState, "picture" | "plot" | "key"> {
   const picture = svg("svg", { "aria-hidden": "true" });
   const plot = h(
@@ -219,7 +219,7 @@ function createScatter(): Pick<InfluenceState, "picture" | "plot" | "key"> {
   return { picture, plot, key };
 }
 
-/** Let rows, words and points be hovered, chosen and opened. */
+/** Hover, choose and open rows, words and points. */
 function listen(state: InfluenceState, signal: AbortSignal): void {
   const { answers, ctx, testOpen, sides, plot, refit, frame, root, opening } = state;
 
@@ -394,14 +394,14 @@ function drawDetail(state: InfluenceState): void {
   const change = influential.change?.[chosen];
   const estimate = change === null || change === undefined ? "" : `estimated ${signedWords(change, Math.abs(change))}`;
   if (done) {
-    const { before, after, change: own } = done.meta;
+    const { before, after, change: ownChange } = done.meta;
     setChildren(
       outcome,
       `${taught.measure} `,
       h("b", measureWords(before)),
       " → ",
       h("b", measureWords(after)),
-      ` (${signedWords(own, Math.abs(own ?? 0))}; ${estimate})`,
+      ` (${signedWords(ownChange, Math.abs(ownChange ?? 0))}; ${estimate})`,
     );
   } else if (why) setText(outcome, `${why}${estimate ? ` (${estimate})` : ""}`);
   else if (requested) setText(outcome, `${answers.job("refit")?.text || "fitting"} …`);
@@ -416,7 +416,7 @@ function drawPoints(state: InfluenceState): void {
   const which = influential.distance ? against.value() : "loss";
   assign(against.element, { hidden: !influential.distance });
   assign(state.key, { hidden: label === "" });
-  state.places = drawScatter(
+  state.points = drawScatter(
     state.picture,
     influential,
     which,
@@ -438,7 +438,7 @@ function draw(state: InfluenceState): void {
 }
 
 function update(state: InfluenceState): void {
-  const { ctx, answers, held, ramp, legend, testLabel, frame } = state;
+  const { ctx, answers, openingMethod, ramp, legend, testLabel, frame } = state;
   const { test } = options(ctx);
   const head = answers.get<Taught>("tests");
   const answer = head && answers.get<Influential>("influence", { test });
@@ -451,7 +451,7 @@ function update(state: InfluenceState): void {
   const words = { test, method: colouredBy };
   state.coloured = (answer && colouredBy && answers.get<Coloured>("strips", words, true)?.meta) || null;
   const isLacking = answer && colouredBy && !state.coloured && hasKernel(ctx);
-  // The texts are there, only their colours are not.
+  // The texts have arrived, only their colours have not.
   const part = isLacking && { ...missingAnswer(answers, "strips", words, "colours of words"), part: true };
   frame.lacks(answer ? part || null : missing);
   const model = state.taught?.model ? ` · ${state.taught.model}` : "";
@@ -466,7 +466,10 @@ function update(state: InfluenceState): void {
   setStyles(ramp, { background: gradient(ctx.theme, true) });
   state.copy.show();
   if (!state.taught) return;
-  const offered = methodsOf({ ...ctx.header(), methods: state.taught.methods }, hasKernel(ctx) || !held ? [] : [held]);
+  const offered = methodsOf(
+    { ...ctx.header(), methods: state.taught.methods },
+    hasKernel(ctx) || !openingMethod ? [] : [openingMethod],
+  );
   state.methods.offer(
     offered.length ? [{ value: "", label: "none", note: "plain texts" }, ...offered] : [],
     colouredBy,
@@ -509,7 +512,7 @@ function point(state: InfluenceState, at: number): void {
 
 function nearest(state: InfluenceState, event: MouseEvent): number {
   const box = state.picture.getBoundingClientRect();
-  return nearestPoint(state.places, event.clientX - box.left, event.clientY - box.top);
+  return nearestPoint(state.points, event.clientX - box.left, event.clientY - box.top);
 }
 
 /** From the most helpful to the most harmful. */

@@ -1,9 +1,12 @@
-/** A model on a template as a sum over slots: what that loses, shapes, shares, a pair as a map, and what is worst. */
+/**
+ * A model on a template as a sum over slots: the loss of this approximation, shapes, shares, a pair as a map, and the
+ * worst texts.
+ */
 import type { ViewContext } from "../../context.ts";
 import { assign, h, keyboard, on, safeText, setChildren, setText, shortLabel } from "../../dom.ts";
 import { type Answers, createAnswers } from "../../wire/answers.ts";
 import { type Account, createAccount } from "../base/account.ts";
-import { type CopyButton, createCopyButton, type NumberPlace } from "../base/copyPython.ts";
+import { type CopyButton, createCopyButton, type NumberAddress } from "../base/copyPython.ts";
 import { createFrame, type Frame } from "../base/frame.ts";
 import { missingAnswer } from "../base/missing.ts";
 import { createOpening, inWords, type Opening } from "../base/openText.ts";
@@ -19,9 +22,9 @@ interface ShapeState {
   readonly ctx: ViewContext;
   readonly root: HTMLElement;
   readonly answers: Answers;
-  /** What the states of the classes have in common at the layer; null until it is here. */
+  /** The shapes of all classes at the layer; null until they arrive. */
   layerShapes: Shapes | null;
-  /** "slot,level", "a,b" of the pair's map, the name of a share, or the place of a text. */
+  /** "slot,level", "a,b" of the pair's map, the name of a share, or the index of a text. */
   chosen: { kind: "level" | "cell" | "share" | "text"; at: string } | null;
   readonly target: HTMLSpanElement;
   readonly lost: HTMLElement;
@@ -129,8 +132,8 @@ function listen(state: ShapeState, signal: AbortSignal): void {
           ctx.model.save_changes();
         } else choose(state, "share", share);
       } else if (open !== undefined) {
-        const one = state.layerShapes.worst.find(([at]) => String(at) === open);
-        if (one) opening.open(one[0], one[1], element);
+        const example = state.layerShapes.worst.find(([at]) => String(at) === open);
+        if (example) opening.open(example[0], example[1], element);
       } else if (text !== undefined) choose(state, "text", text);
     },
   });
@@ -155,7 +158,7 @@ function options(ctx: ViewContext): ShapeOptions {
   return ctx.options as ShapeOptions;
 }
 
-function numberAt(state: ShapeState): NumberPlace | null {
+function numberAt(state: ShapeState): NumberAddress | null {
   const { layerShapes, chosen } = state;
   if (!layerShapes) return null;
   const [a = 0, b = 0] = chosen?.at.split(",").map(Number) ?? [];
@@ -213,7 +216,7 @@ function drawShares(state: ShapeState): void {
   const { layerShapes, chosen, shares, pairMap } = state;
   if (!layerShapes) return;
   const { pair } = options(state.ctx);
-  const rows = layerShapes.shares.map(([name, share, place]) => {
+  const rows = layerShapes.shares.map(([name, share, position]) => {
     const bar = h("span.meter-bar", { "aria-hidden": "true" });
     bar.append(h("span.amount", { style: `width:${100 * Math.max(0, Math.min(1, share ?? 0))}%` }));
     const button = h(
@@ -221,8 +224,8 @@ function drawShares(state: ShapeState): void {
       {
         type: "button",
         "data-share": name,
-        "data-pair": String(place),
-        "aria-pressed": String(place >= 0 ? place === pair : isChosen(state, "share", name)),
+        "data-pair": String(position),
+        "aria-pressed": String(position >= 0 ? position === pair : isChosen(state, "share", name)),
         title: slotNames(name),
       },
       h("span.shape-name", { dir: "auto" }, shortLabel(slotNames(name), 36)),
@@ -285,14 +288,14 @@ function say(state: ShapeState): void {
     const share = layerShapes.shares.find(([name]) => name === chosen?.at)?.[1] ?? null;
     words = `${safeText(slotNames(chosen.at))} explains ${percent(share)} of the variance`;
   } else if (chosen?.kind === "text") {
-    const one = layerShapes.worst.find(([at]) => String(at) === chosen?.at);
-    if (one)
-      words = `${inWords(one[1])}: the model says ${decimal(one[2] ?? Number.NaN, 3, true)}, the sum ${decimal(one[3] ?? Number.NaN, 3, true)}`;
+    const example = layerShapes.worst.find(([at]) => String(at) === chosen?.at);
+    if (example)
+      words = `${inWords(example[1])}: the model says ${decimal(example[2] ?? Number.NaN, 3, true)}, the sum ${decimal(example[3] ?? Number.NaN, 3, true)}`;
   }
   state.frame.readout.show(words, true);
 }
 
-/** The marks of a list are one stop of the tab key, as far as arrows go from one to the next. */
+/** The marks of a list are a single stop of the tab key, as far as arrows move between them. */
 function rove(list: Element): void {
   const marks = [...list.querySelectorAll<HTMLElement>("button")];
   const stop = marks.find(({ ariaPressed }) => ariaPressed === "true") ?? marks[0];
@@ -301,10 +304,10 @@ function rove(list: Element): void {
 
 function draw(state: ShapeState): void {
   const { root } = state;
-  // What is clicked is drawn anew, and keeps the focus.
-  const held = document.activeElement as HTMLElement | null;
-  const key = ["level", "cell", "share"].find((name) => held?.dataset[name] !== undefined && root.contains(held));
-  const value = key ? held?.dataset[key] : undefined;
+  // A clicked element is created again, and keeps the focus.
+  const focused = document.activeElement as HTMLElement | null;
+  const key = ["level", "cell", "share"].find((name) => focused?.dataset[name] !== undefined && root.contains(focused));
+  const value = key ? focused?.dataset[key] : undefined;
   drawShapes(state);
   drawShares(state);
   for (const list of [state.shapes, state.shares, state.pairMap]) rove(list);
@@ -341,14 +344,14 @@ function update(state: ShapeState): void {
   draw(state);
 }
 
-/** Go to the next level, cell or share, as far as there is one. */
+/** Go to the next level, cell or share, if there is a next. */
 function step(by: number): () => void {
   return (): void => {
-    const held = document.activeElement as HTMLElement | null;
-    const list = held?.closest(".aw-shape-slots, .aw-shape-shares, .aw-shape-pair");
-    if (!held || !list) return;
+    const focused = document.activeElement as HTMLElement | null;
+    const list = focused?.closest(".aw-shape-slots, .aw-shape-shares, .aw-shape-pair");
+    if (!focused || !list) return;
     const all = [...list.querySelectorAll<HTMLElement>("button")];
-    all[Math.max(0, Math.min(all.length - 1, all.indexOf(held) + by))]?.focus();
+    all[Math.max(0, Math.min(all.length - 1, all.indexOf(focused) + by))]?.focus();
   };
 }
 

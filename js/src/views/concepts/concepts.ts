@@ -9,7 +9,7 @@ export interface Concepts {
   concepts: string[];
   layers: number[];
   target: string;
-  /** How directions were found, and where states were read. */
+  /** How directions were computed, and where states were read. */
   about: string;
   examples: number;
   level: number;
@@ -20,7 +20,7 @@ export interface Concepts {
   accuracy: Row[];
   p: Row[];
   significant: boolean[][];
-  /** Where nine of ten random directions lie [layer]. */
+  /** The range of nine of ten random directions [layer]. */
   low: Row;
   high: Row;
   notes: string[];
@@ -37,28 +37,28 @@ export interface SortedTexts {
 }
 
 export interface ConceptOptions extends TextsOptions {
-  /** Place of the chosen concept. */
+  /** Index of the chosen concept. */
   concept: number;
-  /** A layer that linked views lack; null: the selected one. */
+  /** A layer that linked views lack; null: the selected layer. */
   layer: number | null;
 }
 
-/** The place of the layer that is nearest to a wanted one. */
-export function nearestPlace(layers: readonly number[], wanted: number): number {
+/** The index of the layer that is nearest to a target layer. */
+export function nearestIndex(layers: readonly number[], target: number): number {
   let best = 0;
   layers.forEach((layer, i) => {
-    if (Math.abs(layer - wanted) < Math.abs((layers[best] ?? Infinity) - wanted)) best = i;
+    if (Math.abs(layer - target) < Math.abs((layers[best] ?? Infinity) - target)) best = i;
   });
   return best;
 }
 
-/** A p-value: one that is smaller than its last digit has a bound. */
+/** A p-value; a value smaller than its last digit has a bound. */
 export function pWords(p: number | null | undefined): string {
   if (p === null || p === undefined) return "–";
   return p < 0.001 ? "< 0.001" : p.toFixed(3);
 }
 
-/** What is known of a concept at a layer, and why it is called significant or not. */
+/** The score and accuracy of a concept at a layer, and why it is called significant or not. */
 export function scoreWords(
   { concepts, layers, scores, accuracy, p, significant, low, high, level, accurate }: Concepts,
   concept: number,
@@ -67,7 +67,7 @@ export function scoreWords(
   const score = scores[concept]?.[at] ?? Number.NaN;
   if (Number.isNaN(score)) return `${concepts[concept]} at layer ${layers[at]}: no score`;
   const [from, to] = [low[at], high[at]].map((end) => decimal(end ?? Number.NaN));
-  const held = accuracy[concept]?.[at] ?? null;
+  const value = accuracy[concept]?.[at] ?? null;
   const chance = p[concept]?.[at] ?? null;
   const why =
     chance === null
@@ -76,6 +76,6 @@ export function scoreWords(
         ? `p ${pWords(chance)} is above ${level}`
         : `accuracy is below ${accurate}`;
   const verdict = significant[concept]?.[at] ? `significant, p ${pWords(chance)}` : `not significant: ${why}`;
-  const known = held === null ? "" : `, accuracy ${decimal(held)}`;
-  return `${concepts[concept]} at layer ${layers[at]}: raises ${decimal(score)} of the examples (random ${from} to ${to})${known}; ${verdict}`;
+  const words = value === null ? "" : `, accuracy ${decimal(value)}`;
+  return `${concepts[concept]} at layer ${layers[at]}: raises ${decimal(score)} of the examples (random ${from} to ${to})${words}; ${verdict}`;
 }

@@ -21,18 +21,18 @@ export interface Taught {
   notes: string[];
   /** Methods whose attributions can colour words; none without a model to run. */
   methods: Offer[];
-  /** Whether labels are classes, which words speak for; otherwise they speak for what the model predicts. */
+  /** Whether labels are classes, which words speak for; otherwise they speak for the model's prediction. */
   classes: boolean;
 }
 
-/** The training texts of one test. */
+/** The training texts of a test. */
 export interface Influential {
   /** Numbers of training texts, the strongest first. */
   helpful: number[];
   harmful: number[];
   /** The text of the test. */
   test: string;
-  /** Numbers of the training texts that are known here; what follows is in their order. */
+  /** Indices of the training texts with numbers; the following fields are in their order. */
   points: number[];
   texts: string[];
   labels: string[];
@@ -49,7 +49,7 @@ export interface Refitted {
   change: number | null;
 }
 
-/** The words of a test and of the texts that are listed for it, by what they do to each text's own label. */
+/** The words of a test and of the texts in its lists, with their effect on the label of each text. */
 export interface Coloured {
   test: Part[];
   /** By the number of the training text. */
@@ -59,11 +59,11 @@ export interface Coloured {
 export interface InfluenceOptions extends TextsOptions {
   /** Number of the test that is shown. */
   test: number;
-  /** The method whose attributions colour words; "": none does. */
+  /** The method whose attributions colour words; "": none. */
   colouredBy: string;
 }
 
-/** What training texts of a side do to the test. */
+/** The effect of the training texts of a side on the test. */
 export function sideWords({ of, measure }: Pick<Taught, "of" | "measure">, side: "helpful" | "harmful"): string {
   if (of === "gradients") return side === "helpful" ? "gradients like the test’s" : "gradients against the test’s";
   const does = (side === "helpful") === (measure !== "margin") ? "raises" : "lowers";
@@ -80,7 +80,7 @@ export function signedWords(value: number | null | undefined, top: number): stri
 /** The largest size of some numbers, 0 without any. */
 export const topOf = (row: Row): number => Math.max(0, ...row.map((value) => Math.abs(value ?? 0)));
 
-/** The index of the point nearest to a place, in px; -1 if none is within reach. */
+/** The index of the point nearest to a position, in px; -1 if none is within reach. */
 export function nearestPoint(
   points: readonly (readonly [x: number, y: number] | null)[],
   x: number,

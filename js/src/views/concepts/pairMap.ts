@@ -1,4 +1,4 @@
-/** What each pair of levels adds beyond its two slots, as a small map. */
+/** The amount that each pair of levels adds beyond its two slots, as a small map. */
 import type { Theme } from "../../colour.ts";
 import { h, safeText, setChildren, shortLabel } from "../../dom.ts";
 import { decimal } from "../circuits/words.ts";
@@ -11,7 +11,7 @@ const NUMBERED = 7;
 
 const named = (slot: Slot, level: number): string => safeText(levelName(slot.levels[level] ?? ""));
 
-/** Fill a table with the map of a pair; `chosen` are the places of the chosen levels. */
+/** Fill a table with the map of a pair; `chosen` are the indices of the chosen levels. */
 export function drawPair(table: HTMLElement, { slots }: Shapes, pair: Pair, chosen: string, theme: Theme): void {
   const [first, second] = pair.slots.map((at) => slots[at]);
   if (!first || !second) return;

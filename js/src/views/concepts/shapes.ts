@@ -6,11 +6,11 @@ import type { Row } from "./concepts.ts";
 export interface Slot {
   name: string;
   levels: string[];
-  /** What each level adds, with mean zero. */
+  /** The amount that each level adds, with mean zero. */
   values: Row;
 }
 
-/** What each pair of levels adds beyond its slots, by places of the two slots. */
+/** The amount that each pair of levels adds beyond its slots, by indices of the two slots. */
 export interface Pair {
   slots: [number, number];
   values: Row[];
@@ -21,7 +21,7 @@ export interface Shapes {
   model: string;
   summary: string;
   mean: number | null;
-  /** Share of the variance that a sum over slots keeps, and one with pairs. */
+  /** Share of the variance that a sum over slots explains, and a sum with pairs. */
   fidelities: [number | null, number | null];
   /** Whether the template has more texts than were run. */
   estimated: boolean;
@@ -29,7 +29,7 @@ export interface Shapes {
   slots: Slot[];
   /** null where a map would have too many cells. */
   pairs: (Pair | null)[];
-  /** The largest first; the place of the pair, -1: a slot, or more than two. */
+  /** The largest first; the index of the pair, -1: a slot, or more than two. */
   shares: [name: string, share: number | null, pair: number][];
   /** Shares that are not listed. */
   others: number;
@@ -38,17 +38,17 @@ export interface Shapes {
 }
 
 export interface ShapeOptions extends TextsOptions {
-  /** Place of the pair that is shown as a map; -1: none. */
+  /** Index of the pair shown as a map; -1: none. */
   pair: number;
 }
 
-/** A level as it is read: an empty one is named. */
+/** The text of a level; an empty level has a name. */
 export const levelName = (level: string): string => (level.trim() === "" ? "(nothing)" : level.trim());
 
 /** Slots of a share as they are read; Python joins their names with an x. */
 export const slotNames = (share: string): string => share.replaceAll(" x ", " × ");
 
-/** A share in percent; what is smaller than its last digit has a bound. */
+/** A share in percent; a share smaller than its last digit has a bound. */
 export function percent(share: number | null): string {
   if (share === null) return "–";
   const value = 100 * share;
@@ -56,7 +56,7 @@ export function percent(share: number | null): string {
   return `${value.toFixed(1).replace("-", "−")} %`;
 }
 
-/** What a sum over slots loses of the model, in words: the first line of the view. */
+/** How much of the model a sum over slots loses, in words: the first line of the view. */
 export function lossWords({ fidelities, estimated }: Shapes): [lost: string, rest: string] {
   const [alone, paired] = fidelities;
   if (alone === null)

@@ -5,7 +5,7 @@ import type { Account } from "../base/account.ts";
 import { peak, step } from "../text/rowValues.ts";
 import { fillOf } from "../text/stripColour.ts";
 
-/** What a reader must know, in a line and in full. */
+/** The notes for the reader, in a line and in full. */
 export function showNotes(account: Account, notes: readonly string[]): void {
   const count = notes.length > 1 ? `${notes.length} notes on these numbers.` : "A note on these numbers.";
   account.show(notes.length ? count : "", notes.map(safeText).join(" · "));
@@ -19,12 +19,12 @@ export function textStrip(text: string, fill = "", flip = false): HTMLElement {
   return strip;
 }
 
-/** A part of a text with what it does to a target; null: nothing is known, as of blanks. */
+/** A part of a text with its effect on a target; null: without a value, such as blanks. */
 export type Part = [text: string, value: number | null];
 
 /**
- * A text as a strip whose words are coloured, on a scale of its own: a list in which one word is in the tab order, as in
- * the strips of tokens. The text stays as it was written.
+ * A text as a strip with coloured words, on its own scale: a list with a single word in the tab order, as in the strips
+ * of tokens. The text is unchanged.
  */
 export function colouredStrip(text: string, parts: readonly Part[], theme: Theme): HTMLElement {
   const strip = textStrip(text);

@@ -1,6 +1,6 @@
 /**
- * The top k tokens of an explanation are removed, or kept alone: the prediction for every k, and what the model still
- * sees. One request covers all steps; the slider acts in the browser.
+ * The top k tokens of an explanation are removed, or kept alone: the prediction for every k, and the text that the
+ * model still sees. A single request covers all steps; the slider acts in the browser.
  */
 
 import type { ViewContext } from "../../context.ts";
@@ -57,9 +57,9 @@ interface RemovalState {
   readonly order: Order;
   readonly by: HTMLSpanElement;
   readonly frame: Frame;
-  /** The curve; the former one until the next is here. */
+  /** The curve; the previous curve until the next arrives. */
   removal: Removal | null;
-  /** Whether the slider stands where the view opens. */
+  /** Whether the slider has been set to its opening step. */
   isOpened: boolean;
   /** px of the chart. */
   size: { width: number; height: number };
@@ -68,7 +68,7 @@ interface RemovalState {
 }
 
 export const renderRemovalView = view((ctx, root, signal) => {
-  /** Not inside another view, which has its own controls. */
+  /** A nested view uses the controls of its outer view. */
   const alone = root === ctx.el;
   const layers = together(createLayerControl(ctx, signal), createHeadControl(ctx, signal));
   const method = createMethodControl(ctx, signal);
@@ -102,13 +102,13 @@ export const renderRemovalView = view((ctx, root, signal) => {
   const panels = createSegments("shown", PANELS, signal, () => assign(grid.dataset, { panel: panels.value() }));
   const plot = h("div.removal-plot", chart.element);
   const side = h("div.removal-side-panel", player.element, change.element);
-  const own = h("div.row.removal-own");
+  const toolbar = h("div.row.removal-own");
   const frame = createFrame(ctx, root, {
     controls: [...method.elements, ...layers.elements, modes.element, operator.field, ...units.elements],
     lead: [seen.element],
     legend: h("span.removal-legend.inline", by, panels.element),
     body: [
-      ...(alone ? [] : [own]),
+      ...(alone ? [] : [toolbar]),
       side,
       h("div.removal-curve.column", plot),
       order.element,
@@ -143,7 +143,7 @@ export const renderRemovalView = view((ctx, root, signal) => {
     room: 0,
   };
   const grid = alone ? (root.querySelector(":scope > .aw-body") as HTMLElement) : root;
-  arrange(state, grid, { side, own, panels });
+  arrange(state, grid, { side, toolbar, panels });
   listen(state, grid, plot, signal);
   return (changed) => {
     if (only(changed, "hover")) seen.point();
@@ -154,12 +154,12 @@ export const renderRemovalView = view((ctx, root, signal) => {
 interface Panels {
   side: HTMLElement;
   /** The controls that another view's toolbar lacks. */
-  own: HTMLElement;
+  toolbar: HTMLElement;
   panels: Segments<"curve" | "order">;
 }
 
-/** Put the panels into the grid that the style sheet lays out. */
-function arrange(state: RemovalState, grid: HTMLElement, { side, own, panels }: Panels): void {
+/** Arrange the panels in the grid of the style sheet. */
+function arrange(state: RemovalState, grid: HTMLElement, { side, toolbar, panels }: Panels): void {
   const { ctx, root, modes, operator } = state;
   // The caption heads the curve, which is read after the step next to it.
   side.after(grid.querySelector(":scope > .aw-caption") as HTMLElement);
@@ -168,7 +168,7 @@ function arrange(state: RemovalState, grid: HTMLElement, { side, own, panels }: 
   root.role = "group";
   grid.classList.add("aw-removal-grid");
   grid.dataset.panel = panels.value();
-  if (root !== ctx.el) own.append(modes.element, operator.field);
+  if (root !== ctx.el) toolbar.append(modes.element, operator.field);
 }
 
 /** Draw again when the view or the curve changes its size, or comes into view. */
@@ -183,7 +183,7 @@ function listen(state: RemovalState, grid: HTMLElement, plot: HTMLElement, signa
   });
   onResize(plot, signal, (box) => {
     const [width, height] = [Math.floor(box.width), root === ctx.el ? Math.floor(box.height) : INSIDE];
-    // The curve may be away while the view is there.
+    // The curve may be hidden while the view is visible.
     if (width <= 0 || (width === state.size.width && Math.max(140, height) === state.size.height)) return;
     state.size = { width, height: Math.max(140, height) };
     update(state);
@@ -197,7 +197,7 @@ function read(state: RemovalState): void {
   const missing: Missing = failure
     ? failed("prediction without tokens", failure, () => answers.again(topic))
     : { kind: "awaited", words: "waiting for the model", job, cancel: () => answers.cancel(topic) };
-  // What chance removes may come later than the curve.
+  // The curves of random removal may arrive later than the curve.
   const isPart = answer !== null;
   state.frame.lacks(isPart && !failure && (answer.baselines || !job) ? null : { ...missing, part: isPart });
   state.removal = answer ?? state.removal;
@@ -241,8 +241,8 @@ function update(state: RemovalState): void {
   read(state);
   const isPage = ctx.model.get("runtime") === "";
   state.operator.offer(state.removal ? choicesOf(state.removal, isPage) : [], state.removal?.operator ?? "");
-  const what = state.removal ? `What is left of “${shortLabel(state.removal.target, 40)}”` : "What is left";
-  const title = state.frame.show(state.removal ? rowWords(ctx) : "", what);
+  const heading = state.removal ? `What is left of “${shortLabel(state.removal.target, 40)}”` : "What is left";
+  const title = state.frame.show(state.removal ? rowWords(ctx) : "", heading);
   state.root.ariaLabel = `${title}, by ${source.title}`;
   if (!state.removal) return;
   const { operator: done, standIn } = state.removal;
@@ -259,7 +259,7 @@ function paint(state: RemovalState): void {
   state.copy.show();
   const { order: ranked, steps, operator: done, target } = removal;
   const [step, mode] = [player.at(), state.modes.value()];
-  const isKept = mode === "kept";
+  const isAlone = mode === "kept";
   const { unit, key } = ctx.source();
   const k = steps[step] ?? 0;
   const { labels } = ctx.axisOf(key);
@@ -267,17 +267,17 @@ function paint(state: RemovalState): void {
   const first = ranked[0] === undefined ? "" : name(ranked[0]);
   const top = ranked.slice(0, Math.min(k, NAMED)).map(name);
   const list = `${top.join(", ")}${k > NAMED ? ` and ${k - NAMED} more` : ""}`;
-  const what = isKept ? "kept alone" : "removed";
-  const words = k ? `${list} ${what}` : isKept ? "nothing kept" : "nothing removed";
+  const verb = isAlone ? "kept alone" : "removed";
+  const words = k ? `${list} ${verb}` : isAlone ? "nothing kept" : "nothing removed";
   const [before, now] = [valueWithAll(removal), removal.values[mode][step] ?? NaN].map((value) =>
     exactWords({ score: (removal as Removal).score }, value),
   );
-  const values = k || isKept ? `${before} → ${now}` : before;
+  const values = k || isAlone ? `${before} → ${now}` : before;
   const sentence = `${words}: ${shortLabel(target, 40)} ${values}`;
   state.frame.readout.show(`${sentence} · ${strategyName(done)} · k = ${k}`, true);
   const count = `${k} of ${ranked.length}`;
   player.name(
-    `${plural(unit)[0]?.toUpperCase()}${plural(unit).slice(1)} ${isKept ? "kept" : "removed"}`,
+    `${plural(unit)[0]?.toUpperCase()}${plural(unit).slice(1)} ${isAlone ? "kept" : "removed"}`,
     count,
     `${count}: ${sentence}`,
   );
@@ -285,5 +285,5 @@ function paint(state: RemovalState): void {
   state.chart.show(removal, mode, step, withoutWords(mode, k, unit, first), size);
   state.order.show(removal, mode, step);
   const newest = k ? (ranked[k - 1] ?? -1) : -1;
-  state.seen.show(removal, new Set(isKept ? ranked.slice(k) : ranked.slice(0, k)), newest);
+  state.seen.show(removal, new Set(isAlone ? ranked.slice(k) : ranked.slice(0, k)), newest);
 }

@@ -1,6 +1,6 @@
 /**
- * Scores of methods compared with chance and an oracle: curves, one of them with its interval, one metric at a time,
- * and a table of means. Everything is in the view's options; nothing is requested.
+ * Scores of methods compared with chance and an oracle: curves, one of them with its interval, for a metric at a time,
+ * and a table of means. All data are in the view's options; nothing is requested.
  */
 
 import type { ViewContext } from "../../context.ts";
@@ -39,7 +39,7 @@ interface ScorecardState {
   chart: Chart | null;
   /** px of the picture; 0 while it is not visible. */
   width: number;
-  /** The place under the pointer and the pinned one; -1: the mean over all. */
+  /** The hovered and the pinned position; -1: the mean over all. */
   hovered: number;
   pinned: number;
   /** The name of the row whose value is read. */
@@ -71,8 +71,8 @@ export const renderScorecardView = view((ctx, root, signal) => {
         ? state.scores.whole[0]?.[row]
         : state.scores.mean[row]?.[Math.max(0, state.pinned)];
     if (score === null || score === undefined) return null;
-    const place = state.scores.isCurve ? state.pinned : 0;
-    return { of: "score", metric: state.scores.metric, row: state.scores.card.rows[row]?.[0], place };
+    const position = state.scores.isCurve ? state.pinned : 0;
+    return { of: "score", metric: state.scores.metric, row: state.scores.card.rows[row]?.[0], place: position };
   });
   const scroll = h("div.scores-scroll", warning, table.element);
   const curves = h("div.scores-curves", figure.element);
@@ -161,9 +161,9 @@ function update(state: ScorecardState): void {
   const { cards } = settings(state.ctx);
   state.scores = shownOf(settings(state.ctx), state.ctx.theme);
   const { card, metric, way, mean, shown, isCurve } = state.scores;
-  const { name, title: own, model, examples, warning: warns, axis } = card;
+  const { name, title: ownTitle, model, examples, warning: warns, axis } = card;
   const about = [model, `${examples} example${examples === 1 ? "" : "s"}`].filter(Boolean).join(" · ");
-  const title = frame.show(about, own || "scores");
+  const title = frame.show(about, ownTitle || "scores");
   state.metrics.offer(
     cards.flatMap((card) =>
       card.metrics.map(([value, note]) => ({
@@ -202,15 +202,15 @@ function paint(state: ScorecardState): void {
   figure.plot.ariaLabel = `${root.ariaLabel}. ${keys}${wordsAt(scores, row, at)}`;
 }
 
-function point(state: ScorecardState, place: number): void {
-  if (place === state.hovered || !state.scores.isCurve) return;
-  state.hovered = place;
+function point(state: ScorecardState, position: number): void {
+  if (position === state.hovered || !state.scores.isCurve) return;
+  state.hovered = position;
   paint(state);
 }
 
-function pin(state: ScorecardState, place: number): void {
+function pin(state: ScorecardState, position: number): void {
   if (!state.scores.isCurve) return;
-  state.pinned = place === state.pinned ? -1 : place;
+  state.pinned = position === state.pinned ? -1 : position;
   paint(state);
 }
 

@@ -1,4 +1,4 @@
-/** Everything in one screen: predictions and text on top, all heads, one map, and what it says in words. */
+/** The whole analysis in a screen: predictions and text on top, all heads, a map, and a description of it in words. */
 
 import type { Readout, ViewContext } from "../../context.ts";
 import {
@@ -20,7 +20,7 @@ import { explanationAtRest, requestExplanation } from "../base/explained.ts";
 import { createFrame } from "../base/frame.ts";
 import { onLetter } from "../base/letters.ts";
 import { fixedWords } from "../base/mixers.ts";
-import { placeWords, whereWords } from "../base/navigation.ts";
+import { addressWords, whereWords } from "../base/navigation.ts";
 import { openedAt } from "../base/opening.ts";
 import { EXPAND, SHRINK } from "../base/signs.ts";
 import {
@@ -156,11 +156,11 @@ export const renderExplorer = view((ctx, root, signal) => {
     if (!isOther(header, ctx.options, source, ctx.layered().source)) return;
     const predicts = header.predictions.items.length > 0;
     const attributed = source.kind === "attributions";
-    const one = source.layers.length * (source.heads?.length ?? 1) < 2;
+    const isSingle = source.layers.length * (source.heads?.length ?? 1) < 2;
     assign(chips.element.parentElement as HTMLElement, { hidden: !predicts });
     const many = hasManyTargets(ctx);
     const axis = ctx.axisOf(source.key);
-    // A picture takes the place of map and heads, and if it is all there is, that of the text.
+    // A picture replaces map and heads, and if it is the whole input, also the text.
     const pictured = Boolean(axis.grid && ctx.views.ImageView);
     picture.hidden = !pictured;
     const sounds = !!ctx.views.AudioView && isHeard(ctx, source);
@@ -177,11 +177,11 @@ export const renderExplorer = view((ctx, root, signal) => {
         if (name === "FeatureStrip") return Boolean(saes);
         return predicts || !["RemovalView", "Predictions"].includes(name);
       },
-      !(attributed || one || pictured),
+      !(attributed || isSingle || pictured),
       pictured,
     );
   };
-  /** Draw what is in sight for the first time. */
+  /** Draw the visible parts for the first time. */
   const drawMaps = (): void => {
     if (!map.hidden && !map.firstChild) renderHeatmap(inner, map);
     if (!layers.hidden && !layers.firstChild) ctx.views.LayerMap?.(inner, layers);
@@ -191,11 +191,11 @@ export const renderExplorer = view((ctx, root, signal) => {
     for (const [media, draw] of [[picture, ImageView] as const, [sound, AudioView] as const])
       if (!media.hidden && !media.firstChild) draw?.(ctx.child({ title: "" }, frame.readout), media);
   };
-  // The grid speaks while one is in it.
+  // The grid has the readout while one of its heads is hovered.
   const ofGrid: Readout = {
     show: (text, aloud) => heads.matches(":hover, :focus-within") && frame.readout.show(text, aloud),
   };
-  answers.get("interventions"); // fetched early, so that it is there when needed
+  answers.get("interventions"); // fetched early, so that it is available when needed
   update();
   ctx.views.ActiveList?.(inner, specs);
   on(heads, signal, { pointerleave: () => point() });
@@ -208,22 +208,22 @@ export const renderExplorer = view((ctx, root, signal) => {
   };
 });
 
-/** What the colours of the text show: which word speaks for the target, or which row of the map it is. */
+/** The meaning of the colours of the text: which word speaks for the target, or which row of the map it is. */
 function sentenceOf(ctx: ViewContext): string {
   const { source, layer, head } = ctx.resolved();
   const row = ctx.cell("pinned")?.query ?? -1;
   const explained = explanationAtRest(ctx);
   if (explained || source.kind === "attributions") return (explained ?? source).findings[Math.max(row, 0)] ?? "";
   const query = quoted(ctx.axisOf(source.query).labels, row < 0 ? openedAt(ctx, source) : row, ctx.options.indexBase);
-  return `what ${query} ${source.words[2]} in ${placeWords(ctx, layer, head)}`;
+  return `what ${query} ${source.words[2]} in ${addressWords(ctx, layer, head)}`;
 }
 
-/** A button that fills the window with the view, and takes it back; Escape as well. */
+/** A button that expands the view to the window, and back; Escape collapses it as well. */
 function createExpand(root: HTMLElement, signal: AbortSignal): HTMLElement {
   const isLarge = (): boolean => root.matches(":popover-open");
   const button = iconButton(signal, "", "fill the window", () => set(!isLarge()));
   const set = (large: boolean): void => {
-    // A popover lies above everything, whatever the page does with the cell; without one it would be hidden.
+    // A popover is above everything, whatever the page does with the cell; without a popover it would be hidden.
     if (large) {
       root.popover = "manual";
       root.showPopover();

@@ -1,4 +1,4 @@
-/** One pair of query and key through the layers: the strongest head of each. */
+/** A pair of query and key through the layers: the strongest head of each. */
 import type { ViewContext } from "../../context.ts";
 import { assign, h, on, quoted, setFlag, setStyles, setText, thinned, walkList, watchWidth } from "../../dom.ts";
 import { printed } from "../../numbers.ts";
@@ -17,7 +17,7 @@ export interface AcrossLayers {
   show(query: number, key: number): void;
 }
 
-/** A layer's strongest head for the pair; null: not known. */
+/** A layer's strongest head for the pair; null: not computed. */
 type Peak = { head: number | null; value: number } | null;
 
 export function createAcrossLayers(ctx: ViewContext, signal: AbortSignal, answers: Answers): AcrossLayers {

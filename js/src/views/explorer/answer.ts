@@ -1,6 +1,7 @@
 /**
- * The answer in words next to the map: what the pinned query reads, who reads the pinned key, or which words
- * speak for and against a prediction; with the largest values, the rest summed, and special tokens apart.
+ * The answer in words next to the map: the keys that the pinned query reads, the queries that read the pinned key, or
+ * the words that speak for and against a prediction; with the largest values, the rest summed, and special tokens
+ * apart.
  */
 import type { ViewContext } from "../../context.ts";
 import { assign, h, listed, on, quoted, setStyles, setText, shortLabel } from "../../dom.ts";
@@ -19,12 +20,12 @@ import { ablated, knock, shownHeadOf } from "../interventions/list.ts";
 import { createAcrossLayers } from "./acrossLayers.ts";
 import { createComputed } from "./computed.ts";
 
-/** Elements that are named one by one: of a map, and on each side of attributions. */
+/** Number of elements that are named individually: for a map, and on each side of attributions. */
 const [MOST, MOST_A_SIDE] = [6, 4];
 /** Share of the largest value below which an element is summed with the others. */
 const FAINT = 0.005;
 
-/** What an ImageView hands over by, and what it calls when it has drawn. */
+/** Keys of `lasting`: the function with which an ImageView hands over its values, and the function it calls after drawing. */
 const [PICTURED, DRAWN] = ["pictured", "drawn"];
 
 export interface Answer {
@@ -33,7 +34,7 @@ export interface Answer {
 }
 
 export function createAnswer(ctx: ViewContext, signal: AbortSignal, answers: Answers): Answer {
-  // Every value takes part here: what the filters hide in a picture is summed instead.
+  // Every value counts here: values that the filters hide in a picture are summed instead.
   const plain = ctx.child({ filters: { special: "show", mass: 1, least: 0 } });
   const exactRows = createExactRows(plain, () => show());
   const [title, where, against, sums] = [h("b"), h("span.dim"), h("b"), createAccount(signal)];
@@ -44,8 +45,8 @@ export function createAnswer(ctx: ViewContext, signal: AbortSignal, answers: Ans
   };
   const list = createMeters("the largest values", signal, pin);
   const others = createMeters("against", signal, pin);
-  const held = h("div.held");
-  const balance = h("div.balance", { role: "img" }, held);
+  const fill = h("div.held");
+  const balance = h("div.balance", { role: "img" }, fill);
   const across = createAcrossLayers(ctx, signal, answers);
   const knockOut = h("button.button", { type: "button" });
   const computed = createComputed(ctx, signal, answers);
@@ -70,7 +71,7 @@ export function createAnswer(ctx: ViewContext, signal: AbortSignal, answers: Ans
     },
   });
 
-  /** The query or key that the answer is about: the pinned one, or else the default of the view. */
+  /** The query or key of the answer: the pinned element, or else the default of the view. */
   const current = (): { query: number; key: number } => {
     const source = ctx.source();
     const pinned = ctx.cell("pinned");
@@ -79,11 +80,11 @@ export function createAnswer(ctx: ViewContext, signal: AbortSignal, answers: Ans
     return { query: openedAt(ctx, source), key: -1 };
   };
 
-  /** What a picture has read of an element that it shows: it needs no matrix. */
+  /** The values of an element that a picture has already read: they need no matrix. */
   const pictured = (side: "query" | "key", index: number): Float32Array | undefined =>
     (ctx.lasting.get(PICTURED) as ((...of: [string, number]) => Float32Array | undefined) | undefined)?.(side, index);
 
-  /** The exact row if it is here, else that of the drawn tile; NaN: what the query cannot read. */
+  /** The exact row if it has arrived, else that of the drawn tile; NaN: keys that the query cannot read. */
   const readRow = (source: Source, query: number): number[] | null => {
     const { layer, head } = ctx.resolved();
     const exact = exactRows(query, true) ?? pictured("query", query);
@@ -117,7 +118,7 @@ export function createAnswer(ctx: ViewContext, signal: AbortSignal, answers: Ans
     const named = parts.slice(0, most).filter((i) => i === strong || Math.abs(values[i] as number) >= least);
     const meters: Meter[] = named.map((index) => ({
       name: `\u2068${shortLabel(axis.labels[index] as string)}\u2069`,
-      place: String(index + base),
+      position: String(index + base),
       value: values[index] as number,
       kind,
       strong: index === strong,
@@ -139,14 +140,14 @@ export function createAnswer(ctx: ViewContext, signal: AbortSignal, answers: Ans
   const showMap = (source: Source): void => {
     const { query, key } = current();
     const { layer, head } = ctx.resolved();
-    const place = headAt(ctx, layer, head);
+    const address = headAt(ctx, layer, head);
     const at = source.layers.length > 1 ? `layer ${ctx.layerName(layer)}` : source.title;
-    setText(where, `in ${place || at}`);
+    setText(where, `in ${address || at}`);
     setText(against, "");
     others.show([], 0);
     assign(balance, { hidden: true });
     const pins = ctx.pins().filter((cell) => cell.layer === undefined || cell.layer === layer);
-    const meters = pins.length > 1 ? metersOfPins(source, pins) : metersOfOne(source, query, key);
+    const meters = pins.length > 1 ? metersOfPins(source, pins) : metersOfCell(source, query, key);
     list.show(meters ?? [], topOf(meters ?? []));
     sums.show(meters ? "" : "exact values need a kernel …");
     const strongest = meters?.find(({ index }) => index !== undefined)?.index ?? -1;
@@ -155,7 +156,7 @@ export function createAnswer(ctx: ViewContext, signal: AbortSignal, answers: Ans
     computed.show(...pair);
   };
 
-  const metersOfOne = (source: Source, query: number, key: number): Meter[] | null => {
+  const metersOfCell = (source: Source, query: number, key: number): Meter[] | null => {
     const isRow = query >= 0;
     const [mine, other] = isRow ? [source.query, source.key] : [source.key, source.query];
     const name = quoted(ctx.axisOf(mine).labels, isRow ? query : key, ctx.options.indexBase);
@@ -171,7 +172,9 @@ export function createAnswer(ctx: ViewContext, signal: AbortSignal, answers: Ans
     return sink === undefined ? meters : [...meters, { name: SINK_NAME, value: sink, kind: "apart" }];
   };
 
-  /** Several pins: each pinned pair with its value, or what several tokens read together; their sum is named. */
+  /**
+   * Several pins: each pinned pair with its value, or the common keys or queries of several tokens; their sum is named.
+   */
   const metersOfPins = (source: Source, pins: readonly Cell[]): Meter[] | null => {
     const [queries, keys] = [ctx.axisOf(source.query), ctx.axisOf(source.key)];
     const base = ctx.options.indexBase;
@@ -229,7 +232,7 @@ export function createAnswer(ctx: ViewContext, signal: AbortSignal, answers: Ans
       ariaLabel: `in tokens ${tickText(inTokens)}, in no token ${tickText(inNone)}`,
       title: `in tokens: ${tickText(inTokens)} · hatched, in no token: ${tickText(inNone)}`,
     });
-    setStyles(held, { width: `${(100 * Math.abs(inTokens)) / (both || 1)}%` });
+    setStyles(fill, { width: `${(100 * Math.abs(inTokens)) / (both || 1)}%` });
     sums.show(source.accounts[row] ?? "", detailsOf(source, source.sums.slice(row, row + 1)));
     across.show(-1, -1);
     computed.show(-1, -1);

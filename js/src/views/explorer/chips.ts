@@ -1,4 +1,7 @@
-/** The predictions as a row of chips. A click explains one; while interventions are active they show before and after. */
+/**
+ * The predictions as a row of chips. A click explains a prediction; while interventions are active they show before and
+ * after.
+ */
 import type { ViewContext } from "../../context.ts";
 import { h, keyboard, on, setChildren, setFlag, setText, shortLabel } from "../../dom.ts";
 import { percent, printed } from "../../numbers.ts";
@@ -52,7 +55,7 @@ export function createChips(ctx: ViewContext, signal: AbortSignal, answers: Answ
   const element = h("div.chips.inline", label, row, hint);
   let drawnKey = "";
   let shown: Shown[] = [];
-  /** The method to go back to when no prediction is explained any more. */
+  /** The method to return to when no prediction is explained any more. */
   let before = "";
 
   const read = (): [Shown[], string] => {

@@ -1,4 +1,4 @@
-/** How one weight of attention is computed: the steps from q · k to the softmax, with their numbers. */
+/** How a weight of attention is computed: the steps from q · k to the softmax, with their numbers. */
 import type { ViewContext } from "../../context.ts";
 import { assign, h, on, setChildren, setText } from "../../dom.ts";
 import { printed } from "../../numbers.ts";

@@ -1,4 +1,4 @@
-/** Find a place of the text by its words or its number; the map moves its window there. */
+/** Find a token of the text by its words or its number; the map moves its window there. */
 import type { ViewContext } from "../../context.ts";
 import { h, keyboard, on, setText } from "../../dom.ts";
 import { findHits, type Hit } from "../text/find.ts";
@@ -45,8 +45,8 @@ export function createFind(ctx: ViewContext, signal: AbortSignal, reveal: (index
       const text = field.value.trim();
       now = 0;
       hits = text ? findHits(labels(), text) : [];
-      const place = Number(text) - ctx.options.indexBase;
-      if (hits.length === 0 && /^\d+$/.test(text) && place >= 0 && place < labels().length) hits = [[place, place]];
+      const index = Number(text) - ctx.options.indexBase;
+      if (hits.length === 0 && /^\d+$/.test(text) && index >= 0 && index < labels().length) hits = [[index, index]];
       go(false);
     },
     blur: () => ctx.selection.hover(null),

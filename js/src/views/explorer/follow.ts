@@ -13,7 +13,7 @@ export function createFollow(ctx: ViewContext, signal: AbortSignal, answers: Ans
   const state = h("span", { role: "status" });
   const button = h("button.button", { type: "button" });
   const element = h("div.follow", state, button);
-  /** The method of the recorded maps, while the changed ones are followed. */
+  /** The method of the recorded maps, while the changed maps are followed. */
   let recorded = "";
   /** The methods that show a changed model. */
   const changed = new Set<string>();

@@ -1,16 +1,19 @@
 /**
- * The panes of an Explorer: the map in the middle, heads at its left, and one of several panels at its right. On a wide
- * page all three stand side by side; on a narrower page the panel replaces the heads (the drawer), and on a phone
- * one is visible at a time.
+ * The panes of an Explorer: the map in the middle, heads at its left, and a panel at its right. On a wide page all
+ * three are side by side; on a narrower page the panel replaces the heads (the drawer), and on a phone a single pane is
+ * visible at a time.
  */
 import type { ViewContext } from "../../context.ts";
 import { h, on, setFlag, setText } from "../../dom.ts";
 import { createMenu, type Item } from "../base/menu.ts";
 
-/** px below which a panel takes the place of the heads, and below which there is one pane at a time; so in parts/explorer.css. */
+/**
+ * px below which a panel replaces the heads, and below which a single pane is visible at a time; so in
+ * parts/explorer.css.
+ */
 const [NARROW, PHONE] = [1000, 600];
 
-/** What the open tab and the chosen panel are kept by, while texts change. */
+/** The key under which the open tab and the chosen panel are stored, while texts change. */
 const OPEN = "panes";
 
 export interface Panel {
@@ -25,15 +28,15 @@ export interface Panel {
 
 export interface Panes {
   element: HTMLElement;
-  /** Say which panels there are now, whether there are heads to choose from, and whether a picture takes their place. */
+  /** Set which panels there are, whether there are heads to choose from, and whether a picture replaces them. */
   offer(isOffered: (name: string) => boolean, hasHeads: boolean, isPicture: boolean): void;
   /** Follow the width of the page. */
   fit(width: number): void;
-  /** Whether this panel is in sight. */
+  /** Whether this panel is visible. */
   isOpen(name: string): boolean;
 }
 
-/** Shows the first panel, or the one open for the previous text; a menu next to its tab leads to the others. */
+/** Shows the first panel, or the panel open for the previous text; a menu next to its tab leads to the others. */
 export function createPanes(
   { lasting }: ViewContext,
   signal: AbortSignal,
@@ -59,9 +62,9 @@ export function createPanes(
   const show = (name: string): void => {
     now = name;
     // Without heads, the panel has their space.
-    const wanted = name === "heads" && isHeadless ? chosen : name;
-    const panel = offered.find((candidate) => candidate.name === wanted);
-    if (panel) chosen = wanted;
+    const target = name === "heads" && isHeadless ? chosen : name;
+    const panel = offered.find((candidate) => candidate.name === target);
+    if (panel) chosen = target;
     lasting.set(OPEN, [now, chosen]);
     element.dataset.tab = panel ? "side" : name;
     if (isOpen(chosen)) panels.find((candidate) => candidate.name === chosen)?.open();
@@ -82,10 +85,10 @@ export function createPanes(
   });
   const fit = (width: number): void => {
     lastWidth = width;
-    // Read and tabbed through as it stands: from left to right, and tabs before what they choose.
+    // The order of reading and tabbing is that on the page: from left to right, and tabs before their panels.
     const order = width < NARROW ? [bar, heads, side, map] : [heads, map, bar, side];
     if (element.firstElementChild !== order[0]) element.append(...order);
-    // A picture has columns of its own, and needs all the width.
+    // A picture has several columns, and needs all the width.
     const isPhone = width < (isPicture ? NARROW : PHONE);
     const wasWide = isWide;
     isWide = width >= NARROW;

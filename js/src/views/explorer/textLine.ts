@@ -1,6 +1,6 @@
 /**
- * The text that is explained, and others: a menu of those the view has, one step back, and a line in which the reader
- * types another, which the kernel traces.
+ * The explained text, and others: a menu of the view's texts, a step back, and a field in which the reader types
+ * another, which the kernel traces.
  */
 import type { ViewContext } from "../../context.ts";
 import { assign, h, iconButton, on, setChildren, setText, shortLabel } from "../../dom.ts";
@@ -14,7 +14,7 @@ import { drawing } from "../charts/svg.ts";
 export interface TextLine {
   /** Buttons next to the text. */
   tools: HTMLElement;
-  /** The field that stands in the text's place while it is edited. */
+  /** The field that replaces the text while it is edited. */
   field: HTMLElement;
   /** The progress of a new text, or why there is none. */
   state: HTMLElement;
@@ -27,11 +27,11 @@ const NEEDS_KERNEL = "needs a running kernel";
 /** Characters of a text in the menu. */
 const LABEL = 72;
 
-type Wanted = { text: string } | { index: number };
+type TextRequest = { text: string } | { index: number };
 
 /** State that survives a new text: the last request, the unfinished input, and the position of the focus. */
-interface Kept {
-  wanted?: Wanted | undefined;
+interface Lasting {
+  request?: TextRequest | undefined;
   draft?: string | undefined;
   focus?: "menu" | "back" | "edit" | undefined;
 }
@@ -43,12 +43,12 @@ export function createTextLine(
   answers: Answers,
   reading: HTMLElement,
 ): TextLine {
-  const kept = (ctx.lasting.get(TOPIC) as Kept | undefined) ?? {};
-  ctx.lasting.set(TOPIC, kept);
+  const lasting = (ctx.lasting.get(TOPIC) as Lasting | undefined) ?? {};
+  ctx.lasting.set(TOPIC, lasting);
   const read = (): Texts | undefined => (ctx.options as ExplorerOptions).texts;
   const shownText = (): string => read()?.text ?? ctx.header().text;
-  const isShown = (wanted: Wanted): boolean =>
-    "text" in wanted ? shownText() === wanted.text : read()?.shown === wanted.index;
+  const isShown = (request: TextRequest): boolean =>
+    "text" in request ? shownText() === request.text : read()?.shown === request.index;
   const menu = createMenu("text", signal, (value) => ask({ index: Number(value) }, "menu"));
   const count = menu.field.querySelector(".aw-menu-name") as HTMLElement;
   const back = iconButton(signal, "", "back to the previous text", () => {
@@ -69,9 +69,9 @@ export function createTextLine(
   const [doing, bar, steps] = [h("span"), h("progress"), h("span", { "aria-hidden": "true" })];
   const stop = h("button.button", { type: "button" }, "Cancel");
   const state = h("div.row.text-state", { role: "status", hidden: "" }, doing, bar, steps, stop);
-  /** Why nothing can be typed, once somebody wants to. */
+  /** Why texts cannot be typed, once the reader tries to. */
   let note = "";
-  let requested: Wanted | null = null;
+  let requested: TextRequest | null = null;
 
   const edit = (draft = shownText()): void => {
     const why = read()?.refusal ?? "";
@@ -91,18 +91,18 @@ export function createTextLine(
     field.hidden = true;
     reading.hidden = false;
     note = "";
-    kept.draft = undefined;
+    lasting.draft = undefined;
     pencil.focus();
     show();
   };
   const isAsking = (): boolean => requested !== null && !answers.failure(TOPIC, requested);
-  const ask = (wanted: Wanted, focus: Kept["focus"] = "edit"): void => {
-    // Of several texts typed one after the other, only the last is traced.
+  const ask = (request: TextRequest, focus: Lasting["focus"] = "edit"): void => {
+    // Of several texts typed in a row, only the last is traced.
     if (isAsking()) answers.cancel(TOPIC);
-    [requested, note] = [wanted, ""];
-    Object.assign(kept, { wanted, draft: undefined, focus });
+    [requested, note] = [request, ""];
+    Object.assign(lasting, { request, draft: undefined, focus });
     answers.retry(TOPIC, true);
-    answers.get(TOPIC, { ...wanted });
+    answers.get(TOPIC, { ...request });
     show();
   };
   const submit = (): void => {
@@ -111,10 +111,10 @@ export function createTextLine(
   };
   on(field, signal, {
     input() {
-      if (isAsking()) kept.draft = field.value;
+      if (isAsking()) lasting.draft = field.value;
     },
     keydown(event) {
-      // Letters are text here, and keys of no view.
+      // Letters are text in this field, not keys of the view.
       event.stopPropagation();
       if (event.isComposing) return;
       if (event.key === "Enter" && !event.shiftKey) submit();
@@ -151,7 +151,7 @@ export function createTextLine(
       ariaPressed: String(!field.hidden),
     });
     const why = requested && (answers.failure(TOPIC, requested) ?? "");
-    if (why) kept.wanted = undefined;
+    if (why) lasting.request = undefined;
     const job = answers.job(TOPIC);
     const waits = job?.done === null ? ": waits for the running cell" : "";
     setText(doing, job ? `${job.text || "a new text"}${waits}` : note || why || "");
@@ -161,14 +161,14 @@ export function createTextLine(
     assign(state, { hidden: !doing.textContent });
   };
 
-  // Drawn anew for another text: go on where the reader is.
-  const { wanted, draft, focus } = kept;
-  Object.assign(kept, { wanted: undefined, focus: undefined });
+  // Redrawn for another text: continue where the reader was.
+  const { request, draft, focus } = lasting;
+  Object.assign(lasting, { request: undefined, focus: undefined });
   queueMicrotask(() => {
     if (signal.aborted || !read()) return;
-    if (wanted && !isShown(wanted)) {
-      requested = wanted;
-      answers.get(TOPIC, { ...wanted });
+    if (request && !isShown(request)) {
+      requested = request;
+      answers.get(TOPIC, { ...request });
     }
     const isFree = document.activeElement === document.body || document.activeElement === null;
     if (draft !== undefined) edit(draft);

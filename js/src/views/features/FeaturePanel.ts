@@ -1,5 +1,6 @@
 /**
- * One feature: how often it fires, where, what it promotes, and which features are similar. One message per feature.
+ * A feature: how often it fires, where, which tokens it promotes, and which features are similar. A message per
+ * feature.
  */
 
 import type { Theme } from "../../colour.ts";
@@ -51,7 +52,7 @@ interface Example {
   at: number;
   activation: number;
   text: number;
-  place: number;
+  position: number;
   tokens: string[];
   shares: number[];
 }
@@ -59,14 +60,14 @@ interface Example {
 function examplesOf({ pieces, examples }: Page, [first, second]: DataView[]): Example[] {
   const [tokens, codes] = [first ? shortsOf(first) : [], second ? bytesOf(second) : []];
   let start = 0;
-  return examples.map(([group, at, length, activation, text, place]) => {
+  return examples.map(([group, at, length, activation, text, position]) => {
     const slice = <T>(from: T[]): T[] => from.slice(start, start + length);
     const columns = {
       group,
       at,
       activation,
       text,
-      place,
+      position,
       tokens: slice(tokens).map((i) => pieces[i] ?? ""),
       shares: slice(codes).map((code) => code / 255),
     };
@@ -75,9 +76,9 @@ function examplesOf({ pieces, examples }: Page, [first, second]: DataView[]): Ex
   });
 }
 
-/** One context, with its token in the middle column. */
+/** A context, with its token in the middle column. */
 function line(example: Example, theme: Theme): HTMLElement {
-  const { tokens, shares, at, activation, text, place } = example;
+  const { tokens, shares, at, activation, text, position } = example;
   const apart = !carriesSpaces(tokens);
   const spans = tokens.map((token, i) => tokenSpan(token, fillOf(shares[i] ?? 0, theme, false)));
   const from = (first: number, end: number): (HTMLElement | string)[] =>
@@ -91,7 +92,7 @@ function line(example: Example, theme: Theme): HTMLElement {
   spans[at]?.classList.add("aw-own");
   return h(
     "li.context",
-    { title: `${contextText}\ntext ${text}, token ${place}`, dir: directionOf(tokens) },
+    { title: `${contextText}\ntext ${text}, token ${position}`, dir: directionOf(tokens) },
     h("span.value", printed(activation, false)),
     h("span.before", h("span", ...from(0, at), apart ? " " : "")),
     spans[at] ?? "",
@@ -107,10 +108,10 @@ function histogram({ histogram, top, count }: Page): HTMLElement {
     bar.title = `${printed((i * top) / histogram.length, false)} to ${printed(((i + 1) * top) / histogram.length, false)}: ${n}`;
     return bar;
   });
-  const what = `activations of the ${count} tokens it fires on, from 0 to ${printed(top, false)}`;
+  const label = `activations of the ${count} tokens it fires on, from 0 to ${printed(top, false)}`;
   return h(
     "div.histogram",
-    h("div.bars", { role: "img", "aria-label": what }, ...bars),
+    h("div.bars", { role: "img", "aria-label": label }, ...bars),
     h("div.ticks", h("span", "0"), h("span", "activation (heights: √ of counts)"), h("span", printed(top, false))),
   );
 }
@@ -132,7 +133,7 @@ function statistics({ count, density, maximum, mean }: Page): HTMLElement {
   ]);
 }
 
-/** The tokens whose logits a feature raises and lowers, on one scale. */
+/** The tokens whose logits a feature raises and lowers, on a common scale. */
 function effects({ promoted, suppressed }: Page): HTMLElement {
   const top = Math.max(1e-9, ...[...promoted, ...suppressed].map(([, effect]) => Math.abs(effect)));
   const list = (words: string, tokens: [string, number][], kind: Bar["kind"]): HTMLElement =>

@@ -1,6 +1,6 @@
 /**
- * A text coloured by one of several features (chips, with their values where the pointer is), and the features that fire
- * on a token.
+ * A text coloured by a feature (several as chips, with their values at the pointer), and the features that fire on a
+ * token.
  */
 
 import { assign, h, on, quoted, reserve, setChildren, setFlag, setStyles, setText, walkList } from "../../dom.ts";
@@ -126,7 +126,7 @@ export const renderFeatureStrip = view((ctx, root, signal) => {
     if (selected) tabList.scrollLeft = Math.min(tabList.scrollLeft, (selected.parentElement as HTMLElement).offsetLeft);
   };
 
-  /** The activations of all tabs on a token, or their largest ones, on one scale. */
+  /** The activations of all tabs on a token, or their largest activations, on a common scale. */
   const fillTabs = (data: Activations, token: number): void => {
     const top = Math.max(1e-9, ...drawn.map(({ feature }) => data.largest.get(feature) ?? 0));
     for (const { feature, value, bar } of drawn) {
@@ -148,7 +148,7 @@ export const renderFeatureStrip = view((ctx, root, signal) => {
   setChildren(ranked, list, none);
   walkList(list, signal);
 
-  /** Lines are written anew, never made anew: one of them may have the focus. */
+  /** Lines are rewritten, never recreated: one of them may have the focus. */
   const drawRanked = (current: Sae, rows: Fired[], words: string): void => {
     listed = rows;
     setText(rankedTitle, words);
@@ -195,7 +195,7 @@ export const renderFeatureStrip = view((ctx, root, signal) => {
     if (data && start !== startedFor) {
       const most = [...data.largest].sort((a, b) => b[1] - a[1]).map(([feature]) => feature);
       tabs = first.length && shownSae(ctx) === 0 ? [...first] : most.slice(0, TABS);
-      // Features of another SAE are unrelated: the selected number means nothing there.
+      // Features of another SAE are unrelated: the selected number would be meaningless.
       if (startedFor && tabs[0] !== undefined) ctx.selection.set({ feature: tabs[0] });
       startedFor = start;
     }

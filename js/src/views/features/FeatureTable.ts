@@ -100,8 +100,8 @@ export const renderFeatureTable = view((ctx, root, signal) => {
   let columns: Column[] = [];
   /** Where the bars of a column end. */
   let tops = new Map<Column, number>();
-  /** What the rows show, for the readout. */
-  let said: string[] = [];
+  /** A description of the rows, for the readout. */
+  let remarks: string[] = [];
   let active = 0;
   let listed = "";
 
@@ -145,7 +145,7 @@ export const renderFeatureTable = view((ctx, root, signal) => {
     return (a, b) => {
       if (sorted !== "name" && sorted !== "token") return sign * (number(a) - number(b)) || a.feature - b.feature;
       const [first, second] = [text(a), text(b)];
-      // Unnamed features come after named ones in either direction.
+      // Unnamed features come after named features in either direction.
       if (!first !== !second) return first ? -1 : 1;
       return sign * first.localeCompare(second) || a.feature - b.feature;
     };
@@ -160,8 +160,8 @@ export const renderFeatureTable = view((ctx, root, signal) => {
     const why = naming.why();
     if (why) return { kind: "failed", words: why, part: true };
     if (rows.length > 0) return null;
-    const wanted = search.value.trim();
-    if (wanted) return { kind: "none", words: `No feature matches “${wanted}”`, advice: "Try a shorter search term." };
+    const query = search.value.trim();
+    if (query) return { kind: "none", words: `No feature matches “${query}”`, advice: "Try a shorter search term." };
     return { kind: "none", words: "No feature fires on this text" };
   };
 
@@ -188,15 +188,15 @@ export const renderFeatureTable = view((ctx, root, signal) => {
       sorted = sae.onText ? "here" : "maximum";
       down = true;
     }
-    const wanted = search.value.trim().toLowerCase();
-    const number = wanted.replace(/^#/, "");
+    const query = search.value.trim().toLowerCase();
+    const number = query.replace(/^#/, "");
     const everything = all(activations, stats && rowsOf(stats));
     rows = everything.filter(
       ({ feature, token: most }) =>
-        !wanted ||
+        !query ||
         String(feature) === number ||
-        most.toLowerCase().includes(wanted) ||
-        (sae.names[feature] ?? "").toLowerCase().includes(wanted),
+        most.toLowerCase().includes(query) ||
+        (sae.names[feature] ?? "").toLowerCase().includes(query),
     );
     rows.sort(inOrder(sae));
     frame.lacks(lacking(sae, of, unit, Boolean(activations || !sae.onText) && Boolean(stats || !sae.counted)));
@@ -206,7 +206,7 @@ export const renderFeatureTable = view((ctx, root, signal) => {
     const which = label
       ? `activation on ${label}`
       : `activation: the largest in this text; pin a ${unit} for those on it`;
-    said = [wanted ? `${count} of ${everything.length}` : "", activations ? which : ""].filter(Boolean);
+    remarks = [query ? `${count} of ${everything.length}` : "", activations ? which : ""].filter(Boolean);
     tops = new Map(
       LARGEST.map((column) => [column, rows.reduce((top, row) => Math.max(top, amount(row, column) || 0), 0)]),
     );
@@ -218,7 +218,7 @@ export const renderFeatureTable = view((ctx, root, signal) => {
     scroll.style.setProperty("--aw-columns", columns.map((column) => WIDTHS[column]).join(" "));
     setFlag(scroll, "data-both", columns.length > 5);
     heads();
-    const list = JSON.stringify([columns, sorted, down, wanted, of]);
+    const list = JSON.stringify([columns, sorted, down, query, of]);
     if (list !== listed) {
       listed = list;
       active = 0;
@@ -227,7 +227,7 @@ export const renderFeatureTable = view((ctx, root, signal) => {
     draw();
   };
 
-  /** Sort by a column; by the same one again, the other way round. */
+  /** Sort by a column; by the same column again, in reverse order. */
   const sortBy = (column: Column): void => {
     down = column === sorted ? !down : LARGEST.includes(column);
     [sorted, chose] = [column, true];
@@ -288,7 +288,7 @@ export const renderFeatureTable = view((ctx, root, signal) => {
     const chosen = Number.isNaN(density)
       ? []
       : [`density ${printed(density, false)} of ${nameOfFeature(sae, shown ?? 0)}`];
-    frame.readout.show([...chosen, ...said].join(" · "), said.length > 0);
+    frame.readout.show([...chosen, ...remarks].join(" · "), remarks.length > 0);
     const elements = rows.slice(first, last).map((row, i) => {
       const cells = columns.map((column) => {
         const content = cell(row, column, sae, of);

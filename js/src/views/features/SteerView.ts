@@ -1,4 +1,4 @@
-/** A slider for one feature, how far it moves the states, and the predictions before and after. */
+/** A slider for a feature, how far it moves the states, and the predictions before and after. */
 
 import type { Change, ViewContext } from "../../context.ts";
 import { h, iconButton, on, reserve, setChildren, setText } from "../../dom.ts";
@@ -47,9 +47,9 @@ export function relativeChange(scale: number, maximum: number, activations: numb
 /** "−1 × max" */
 const scaleWords = (scale: number): string => `${String(scale).replace("-", "−")} × max`;
 
-/** The element of `all` nearest to `wanted`. */
-const nearestOf = (all: readonly number[], wanted: number): number =>
-  all.reduce((best, one) => (Math.abs(one - wanted) < Math.abs(best - wanted) ? one : best), all[0] ?? wanted);
+/** The element of `all` nearest to `target`. */
+const nearestOf = (all: readonly number[], target: number): number =>
+  all.reduce((best, value) => (Math.abs(value - target) < Math.abs(best - target) ? value : best), all[0] ?? target);
 
 /** The elements of the view, and the state that they show. */
 interface SteerState {
@@ -62,18 +62,18 @@ interface SteerState {
   readonly figure: HTMLOutputElement;
   readonly less: HTMLButtonElement;
   readonly more: HTMLButtonElement;
-  readonly said: HTMLDivElement;
+  readonly summary: HTMLDivElement;
   readonly warning: HTMLDivElement;
   readonly body: HTMLDivElement;
-  /** What the slider changes. */
+  /** The kind of output that the slider changes. */
   kind: Kind;
   /** The strength for which the model ran last. */
   rested: number;
   /** Runs the model once the slider has rested. */
   timer: ReturnType<typeof setTimeout> | undefined;
-  /** What the outcome was drawn from. */
+  /** The input of the drawn outcome. */
   drawnKey: string;
-  /** The last answer, shown until the next is here. */
+  /** The last answer, shown until the next arrives. */
   last: { answer: Answer<Steered>; scale: number } | null;
   readonly frame: Frame;
   /** The feature that the view was given, until the reader chooses another. */
@@ -102,7 +102,7 @@ export const renderSteerView = view((ctx, root, signal) => {
     figure,
     more,
   );
-  const said = h("div.line");
+  const summary = h("div.line");
   const warning = h("div.warning", { role: "status" });
   const kinds = h("div.segments", { role: "radiogroup", "aria-label": "compare" });
   const body = h("div.steer-body", { role: "group", "aria-label": "before and after", tabindex: "0" });
@@ -134,7 +134,7 @@ export const renderSteerView = view((ctx, root, signal) => {
   }
   const frame = createFrame(ctx, root, {
     controls: [strength, kinds],
-    body: [h("div.steer-said", said, warning), body],
+    body: [h("div.steer-said", summary, warning), body],
     hint: "Move the slider to strengthen the feature.",
   });
 
@@ -148,7 +148,7 @@ export const renderSteerView = view((ctx, root, signal) => {
     figure,
     less,
     more,
-    said,
+    summary,
     warning,
     body,
     kind: settings(ctx).kinds?.[0] ?? "outcomes",
@@ -188,9 +188,9 @@ function feature(state: SteerState): number {
   return state.given ?? state.ctx.selection.get("feature") ?? 0;
 }
 
-/** What can be shown at once, while the slider moves. */
+/** Update everything that needs no request, while the slider moves. */
 function measure(state: SteerState): void {
-  const { slider, said } = state;
+  const { slider, summary } = state;
   const scale = slider.valueAsNumber;
   setText(state.figure, scale === 0 ? ABLATED : scaleWords(scale));
   state.less.disabled = scale <= state.least;
@@ -198,7 +198,7 @@ function measure(state: SteerState): void {
   slider.setAttribute("aria-valuetext", `${scale} times its largest activation`);
   const answer = state.answers.get<{ maximum: number }>("reach", { feature: feature(state) });
   if (!answer) {
-    setText(said, "");
+    setText(summary, "");
     return;
   }
   const [activations = [], lengths = []] = answer.buffers.map(floatsOf);
@@ -207,7 +207,7 @@ function measure(state: SteerState): void {
   const here = Math.max(0, ...activations);
   const [to, at] = [scale * maximum, here].map((value) => printed(value, false));
   setText(
-    said,
+    summary,
     `Set to ${to} on every token (${here ? `at most ${at}` : "it does not fire"} in this text) · |dh|/|h| ≈ ${printed(size, false)}`,
   );
   const words =
@@ -224,9 +224,9 @@ function measure(state: SteerState): void {
 function outcomes(state: SteerState, { rows = [] }: Steered): HTMLElement {
   const far = state.kind === "sentences";
   const print = (value: number | null): string => (far ? (value ?? 0).toFixed(3).replace("-", "−") : percent(value));
-  const what = far ? "similarity to (cosine)" : settings(state.ctx).predicted || "prediction";
+  const heading = far ? "similarity to (cosine)" : settings(state.ctx).predicted || "prediction";
   return beforeAfter(
-    what,
+    heading,
     rows.map(([label, before, after]) => ({ label, before, after })),
     print,
     far ? 90 : 40,

@@ -10,7 +10,7 @@ export interface Fired {
   activation: number;
 }
 
-/** Which features fire on which elements of a text, in one unit. */
+/** Which features fire on which elements of a text, in a unit. */
 export interface Activations {
   unit: string;
   /** The features that fire on each element, strongest first. */

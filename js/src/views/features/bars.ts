@@ -10,7 +10,7 @@ export interface Bar {
   kind: Meter["kind"];
 }
 
-/** A bar as long as a share of its place. */
+/** A bar whose length is a share of its cell. */
 export function barOf(share: number, kind: Meter["kind"]): HTMLElement {
   const bar = h("span", { class: `aw-${kind}` });
   bar.style.width = `${(100 * Math.max(0, Math.min(1, share || 0))).toFixed(1)}%`;

@@ -2,7 +2,7 @@
 import { h } from "../../dom.ts";
 import type { Answers } from "../../wire/answers.ts";
 
-/** Sends names of features to the kernel, one after the other. */
+/** Sends names of features to the kernel in order. */
 export interface Naming {
   tell(of: number, feature: number, name: string): void;
   /** Why the last name could not be saved. */
@@ -23,15 +23,15 @@ export function createFeatureNames(answers: () => Answers): Naming {
 }
 
 /** An input field for a feature's name, sent when editing ends. */
-export function nameField(known: string, feature: number, tell: (name: string) => void): HTMLInputElement {
+export function nameField(current: string, feature: number, tell: (name: string) => void): HTMLInputElement {
   const field = h("input.name.boxed", {
     "aria-label": `name of feature ${feature}`,
     placeholder: "add a name",
     type: "text",
     spellcheck: "false",
   });
-  field.value = field.title = known;
-  let saved = known;
+  field.value = field.title = current;
+  let saved = current;
   const end = (): void => {
     const name = field.value.trim();
     if (name === saved) return;

@@ -10,7 +10,7 @@ import { type Control, createLayerControl } from "../base/toolbar.ts";
 import { type Fill, NOTHING } from "../text/stripColour.ts";
 import { writeLabel } from "../text/tokens.ts";
 
-/** One SAE. The twin of `ShownSae.describe` in attnwidgets/views/features/features.py. */
+/** An SAE. The twin of `ShownSae.describe` in attnwidgets/views/features/features.py. */
 export interface Sae {
   layer: number | null;
   features: number;
@@ -32,7 +32,7 @@ export interface FeatureOptions extends ViewOptions {
 
 export const optionsOf = (ctx: ViewContext): FeatureOptions => ctx.options;
 
-/** Index of the shown SAE: among several, the one nearest to the selected layer. */
+/** Index of the shown SAE: among several, the SAE nearest to the selected layer. */
 export function shownSae(ctx: ViewContext): number {
   const saes = optionsOf(ctx).saes ?? [];
   const layers = saes.flatMap(({ layer }) => (layer === null ? [] : [layer]));
@@ -45,17 +45,17 @@ export function shownSae(ctx: ViewContext): number {
 export function createSaeControl(ctx: ViewContext, signal: AbortSignal): Control {
   const control = createLayerControl(ctx, signal);
   const menu = createMenu("layer", signal, (layer) => ctx.selection.set({ layer: Number(layer) }));
-  const place = h("span.sae-layer", ...control.elements, menu.field);
+  const field = h("span.sae-layer", ...control.elements, menu.field);
   return {
-    elements: [place],
+    elements: [field],
     show() {
       const { saes = [] } = optionsOf(ctx);
       const layers = [...new Set(saes.flatMap(({ layer }) => (layer === null ? [] : [layer])))];
-      place.hidden = layers.length < 2;
+      field.hidden = layers.length < 2;
       control.show();
-      const own = ctx.layered().source.layers.length > 1 ? [] : layers;
+      const offered = ctx.layered().source.layers.length > 1 ? [] : layers;
       menu.offer(
-        own.map((layer) => ({ value: String(layer), label: `layer ${ctx.layerName(layer)}` })),
+        offered.map((layer) => ({ value: String(layer), label: `layer ${ctx.layerName(layer)}` })),
         String(saes[shownSae(ctx)]?.layer),
       );
     },
@@ -105,15 +105,15 @@ export function axisOfText(ctx: ViewContext, sae: Sae): { axis: Axis; unit: stri
   return { axis: axes[source.key] as Axis, unit: source.unit };
 }
 
-/** The pinned element of the text, or the hovered one of any linked view; -1: none. */
+/** The pinned element of the text, or the hovered element of any linked view; -1: none. */
 export function tokenAt(ctx: ViewContext, which: "pinned" | "hover", sae: Sae): number {
   const cell = ctx.selection.get(which);
   if (!cell) return -1;
   const { axis, unit } = axisOfText(ctx, sae);
-  const place = cell.key >= 0 ? cell.key : cell.query;
-  if (cell.unit === unit) return place < axis.labels.length ? place : -1;
+  const element = cell.key >= 0 ? cell.key : cell.query;
+  if (cell.unit === unit) return element < axis.labels.length ? element : -1;
   const { sources, axes } = ctx.header();
   const from = sources.find((source) => source.unit === cell.unit && source.stack === sae.stack);
   const origin = from && axes[from.key];
-  return origin ? translateIndex(place, origin, axis) : -1;
+  return origin ? translateIndex(element, origin, axis) : -1;
 }

@@ -1,89 +1,51 @@
 /**
- * Every layer and head at a glance: one atlas of max-pooled thumbnails, by layer or in the order of a statistic; a heat
- * table of one value where there are too many. Below or next to it, the heads ranked by a pattern. The head under the
- * pointer is shown enlarged, a click selects it.
+ * Every layer and head at a glance: an atlas of max-pooled thumbnails, by layer or in the order of a statistic; a heat
+ * table of a single value where there are too many. Below or next to it, the heads ranked by a pattern. The head under
+ * the pointer is shown enlarged, a click selects it.
  *
- * `draw` lays the heads out (`rearrange`) and paints the atlas if what it depends on has changed; `point` moves outlines, the
+ * `draw` lays the heads out (`rearrange`) and paints the atlas if its input has changed; `point` moves outlines, the
  * enlarged map and the readout, and runs on every pointer move.
  */
 
 import { heatMap } from "../../colour.ts";
 import type { Change, ViewContext } from "../../context.ts";
-import { atEnd, createWatch, density, h, place, setFlag, setSizes, setText, watchWidth } from "../../dom.ts";
-import { printed, tickText } from "../../numbers.ts";
-import { type Answers, createAnswers } from "../../wire/answers.ts";
+import { atEnd, createWatch, density, h, setFlag, setSizes, setText, watchWidth } from "../../dom.ts";
+import { createAnswers } from "../../wire/answers.ts";
 import { peaksOf } from "../../wire/sheets.ts";
-import type { ThumbSheet } from "../../wire/tile.ts";
 import type { GridOptions, HeadGridOptions } from "../../wire/viewState.ts";
 import type { Source } from "../../wire/wire.ts";
-import { type Chosen, createChosen } from "../base/chosen.ts";
-import { type ColourScale, createScale } from "../base/colourScale.ts";
+import { createChosen } from "../base/chosen.ts";
+import { createScale } from "../base/colourScale.ts";
 import { filtersOf, offerAdjusting, showsSpecial } from "../base/filters.ts";
-import { createFrame, type Frame } from "../base/frame.ts";
+import { createFrame } from "../base/frame.ts";
 import { failed, type Missing } from "../base/missing.ts";
-import { headlessWords, headsOf } from "../base/mixers.ts";
-import { placeWords, plural } from "../base/navigation.ts";
+import { plural } from "../base/navigation.ts";
 import { createPopover } from "../base/popover.ts";
 import { only, view } from "../base/view.ts";
-import { breadthAt, type Spot } from "./grid/arrange.ts";
-import { type Atlas, isPruned, paintAtlas, paintTable } from "./grid/atlas.ts";
-import { type Controls, createControls } from "./grid/controls.ts";
-import { type Cursor, createCursor } from "./grid/cursor.ts";
-import { createKnockout, type Knockout } from "./grid/knockout.ts";
-import { type Layout, layOut, NOTHING, TWO_COLUMNS } from "./grid/layout.ts";
-import { createNames } from "./grid/names.ts";
-import { createPatterns, type PatternChoice, type Ranking } from "./grid/patterns.ts";
-import { createPreview, type Preview } from "./grid/preview.ts";
-import { createRanked, type Ranked } from "./grid/ranked.ts";
-
-/** Side in px of the enlarged map. */
-const ENLARGED = 148;
-
-const largestOf = (sheet: ThumbSheet): number => Math.max(0, ...peaksOf(sheet).flat());
+import type { Spot } from "./grid/arrange.ts";
+import { isPruned, paintAtlas, paintTable } from "./grid/atlas.ts";
+import { createControls } from "./grid/controls.ts";
+import { createCursor } from "./grid/cursor.ts";
+import { createKnockout } from "./grid/knockout.ts";
+import { layOut, NOTHING, TWO_COLUMNS } from "./grid/layout.ts";
+import { createPatterns, type Ranking } from "./grid/patterns.ts";
+import { drawChosen, point, previewed, selectedAt } from "./grid/point.ts";
+import { createPreview } from "./grid/preview.ts";
+import { createRanked } from "./grid/ranked.ts";
+import {
+  atlasOf,
+  createBoard,
+  exists,
+  type HeadGridState,
+  isHeadless,
+  largestOf,
+  rankingOf,
+  sizes,
+  spotsOf,
+} from "./grid/state.ts";
 
 /** Every head is filtered out. */
 const NONE: Missing = { kind: "none", words: "No head matches the filter", advice: "Change it with “Filter” above." };
-
-/** Its elements, and the state that they show. */
-interface HeadGridState extends ReturnType<typeof createBoard> {
-  readonly ctx: ViewContext;
-  readonly root: HTMLElement;
-  readonly scale: ColourScale;
-  readonly answers: Answers;
-  readonly controls: Controls;
-  readonly patterns: PatternChoice;
-  readonly ranked: Ranked;
-  readonly preview: Preview;
-  readonly chosen: Chosen;
-  /** Inside another view there is already a Heatmap, and little room. */
-  readonly isAlone: boolean;
-  readonly filter: HTMLButtonElement;
-  readonly count: HTMLSpanElement;
-  readonly problem: HTMLDivElement;
-  /** px of the picture; 0 while it is not visible. */
-  width: number;
-  /** Whether the grid is on screen: thumbnails sent in parts come as they scroll into view. */
-  inView: boolean;
-  /** Whether the first head of the next ranking is selected. */
-  selectsFirst: boolean;
-  /** What the atlas was drawn from. */
-  drawnKey: string;
-  readonly isOffered: (...values: unknown[]) => boolean;
-  readonly isRepainted: (...values: unknown[]) => boolean;
-  readonly isPreviewed: (...values: unknown[]) => boolean;
-  /** The thumbnails; undefined until they are here. */
-  sheet: ThumbSheet | undefined;
-  /** Whether those that the map asks for are not here, and others are shown. */
-  isOther: boolean;
-  /** The layout of the heads. */
-  now: Layout;
-  /** The heads by the ranking. */
-  best: Spot[];
-  readonly content: HTMLDivElement;
-  readonly frame: Frame;
-  readonly cursor: Cursor;
-  readonly knockout: Knockout;
-}
 
 export const renderHeadGrid = view((ctx, root, signal) => {
   const board = createBoard(ctx);
@@ -100,12 +62,12 @@ export const renderHeadGrid = view((ctx, root, signal) => {
     },
   );
   const patterns = createPatterns(ctx, answers, signal, (selects) => rankByPattern(state, selects));
-  const placeOf = (spot: Spot | null) => (spot && state.now.places.get(`${spot.layer} ${spot.head}`)) ?? null;
+  const positionOf = (spot: Spot | null) => (spot && state.now.positions.get(`${spot.layer} ${spot.head}`)) ?? null;
   const ranked = createRanked(
     ctx,
     signal,
     (spot) => cursor.choose(spot),
-    (spot) => cursor.hover(placeOf(spot)),
+    (spot) => cursor.hover(positionOf(spot)),
   );
   const [preview, chosen] = [createPreview(ctx, signal), createChosen(board.plot)];
   // Inside another view there is already a Heatmap, and little room.
@@ -177,26 +139,6 @@ export const renderHeadGrid = view((ctx, root, signal) => {
   return (changed) => onChange(state, changed);
 });
 
-/** The canvas of all heads with its names, and the outlines over it. */
-function createBoard(ctx: ViewContext) {
-  const canvas = h("canvas.cells");
-  const [hovered, selected] = [h("div.spot"), h("div.spot.spot-selected")];
-  const role = { tabindex: "0", role: "application", "aria-roledescription": "grid of heads" };
-  const plot = h("div.plot.grid-plot", role, canvas, hovered, selected);
-  const labels = createNames(ctx);
-  const figure = h("div.figure.grid", h("i"), labels.cols, labels.rows, plot);
-  return {
-    canvas,
-    hovered,
-    selected,
-    plot,
-    labels,
-    figure,
-    box: h("div.grid-box", figure),
-    axes: h("div.where.grid-axes.fine"),
-  };
-}
-
 function rankByPattern(state: HeadGridState, selects: boolean): void {
   state.selectsFirst = selects;
   state.controls.clear();
@@ -234,24 +176,6 @@ function isBeside(state: HeadGridState): boolean {
   return state.isAlone && state.width >= TWO_COLUMNS;
 }
 
-function sizes({ layers, heads }: Source): [number, number] {
-  return [layers.length, heads?.length ?? 1];
-}
-
-function isHeadless(source: Source, layer: number): boolean {
-  return headlessWords(source, source.layers[layer] as number, "mean") !== "";
-}
-
-function exists(source: Source, { layer, head }: Spot): boolean {
-  return !source.heads || headsOf(source, source.layers[layer] as number).includes(source.heads[head] as number);
-}
-
-function spotsOf(source: Source): Spot[] {
-  const [layers, heads] = sizes(source);
-  const all = Array.from({ length: layers * heads }, (_, i) => ({ layer: Math.floor(i / heads), head: i % heads }));
-  return all.filter((at) => exists(source, at));
-}
-
 function words(state: HeadGridState): void {
   const { ctx } = state;
   const { source } = ctx.resolved();
@@ -275,33 +199,7 @@ function refresh(state: HeadGridState): void {
   draw(state);
 }
 
-/** What heads are ranked by: the statistic that was chosen, otherwise a pattern. */
-function rankingOf(state: HeadGridState): Ranking | null {
-  const { controls } = state;
-  const statistic = controls.statistic();
-  if (!statistic) return state.patterns.ranking();
-  const { low, high, of, title } = statistic;
-  return {
-    id: controls.state(),
-    title,
-    of,
-    share: (at) => (high > low ? (of(at) - Math.min(low, 0)) / (high - Math.min(low, 0)) : 1),
-    lowest: controls.lowest(),
-    words: (at) => `${title} ${printed(of(at), true)}`,
-  };
-}
-
-function atlasOf(state: HeadGridState, source: Source, sheet: ThumbSheet): Atlas {
-  return {
-    source,
-    sheet,
-    map: heatMap(source.signed, state.ctx.theme, filtersOf(state.ctx).palette),
-    mode: state.scale.mode(),
-    common: state.scale.common() ? largestOf(sheet) : null,
-  };
-}
-
-/** Atlas and labels; only when something they depend on changed. */
+/** Atlas and labels; only after a change of their input. */
 function draw(state: HeadGridState): void {
   const { ctx, canvas, plot, answers, controls, patterns, width } = state;
   if (width <= 0) return;
@@ -319,7 +217,8 @@ function draw(state: HeadGridState): void {
   const { palette, scale: mode, extent } = chosenFilters;
   const ranking = rankingOf(state);
   const request = patterns.request();
-  // A table without a ranking shows every head's largest value, unless the reader chose one that is yet to come.
+  // A table without a ranking shows every head's largest value, unless the reader chose a ranking that is yet to
+  // arrive.
   const largest = ranking || request[0] !== "patterns" ? null : thumbs && peaksOf(thumbs);
   state.scale.follow(chosenFilters);
   const how = [
@@ -347,7 +246,7 @@ function draw(state: HeadGridState): void {
     const map = heatMap(false, ctx.theme, palette);
     const share = ranking?.share ?? (({ layer, head }: Spot) => largest?.[layer]?.[head] ?? 0);
     const top = Math.max(1e-9, ...state.best.map(share));
-    // A ranking that arrives need not change what the thumbnails show, nor where they are.
+    // A ranking that arrives need not change the content of thumbnails, nor their positions.
     const spots = state.now.lines
       .map((line) => line.spots.map((at) => at && `${at.layer}.${at.head}`).join())
       .join(";");
@@ -457,91 +356,6 @@ function legend(state: HeadGridState, source: Source, common: number, why: strin
     ...(!scale.common() && { end: "1 × own largest" }),
     words: why || pooled,
   });
-}
-
-/** Position of the selected head: line, column, and how many columns it spans. */
-function selectedAt(state: HeadGridState): [number, number, number] {
-  const { controls, now } = state;
-  const { source, layer, head } = state.ctx.resolved();
-  const row = source.layers.indexOf(layer);
-  if (source.heads && typeof head !== "number") {
-    const isLayer = !now.isTable && (!controls.statistic() || ["layers", "within"].includes(controls.order()));
-    return isLayer ? [row, 0, now.cols] : [-1, -1, 1];
-  }
-  const at = source.heads && typeof head === "number" ? source.heads.indexOf(head) : 0;
-  return spread(state, now.places.get(`${row} ${at}`) ?? [-1, -1]);
-}
-
-/** A position with the columns that it spans. */
-function spread(state: HeadGridState, [row, col]: readonly [number, number]): [number, number, number] {
-  const spots = state.now.lines[row]?.spots ?? [];
-  const first = spots[col] ? spots.indexOf(spots[col]) : col;
-  return [row, first, breadthAt(spots, first)];
-}
-
-/** Outline the heads chosen together. */
-function drawChosen(state: HeadGridState, { layers, heads }: Source): void {
-  const { now } = state;
-  const boxes = state.ctx.selection.get("heads").flatMap(([layer, head]): [number, number, number, number][] => {
-    const at = now.places.get(`${layers.indexOf(layer)} ${heads?.indexOf(head)}`);
-    const { width: across, height: down } = now.size;
-    return at ? [[at[1] * across, at[0] * down, across, down]] : [];
-  });
-  state.chosen.draw(boxes);
-}
-
-/** The position of the head that a linked view previews. */
-function previewed({ ctx, now }: HeadGridState): readonly [number, number] | undefined {
-  const { layers, heads } = ctx.source();
-  const [layer, head] = ctx.selection.get("hover")?.head ?? [-1, -1];
-  return now.places.get(`${layers.indexOf(layer)} ${heads?.indexOf(head)}`);
-}
-
-/** Update outlines, the enlarged map and the readout. Runs on every pointer move. */
-function point(state: HeadGridState): void {
-  const { ctx, sheet, cursor, knockout } = state;
-  const { source, layer, head } = ctx.resolved();
-  const { size, places, isTable } = state.now;
-  const outline = (el: HTMLElement, row: number, col: number, cols: number): void =>
-    place(el, col * size.width, row * size.height, cols * size.width, size.height);
-  const spot = cursor.at() ?? previewed(state) ?? null;
-  outline(state.hovered, ...spread(state, spot ?? [-1, -1]));
-  outline(state.selected, ...selectedAt(state));
-  const at = cursor.headAt(spot);
-  knockout.show(places, size);
-  drawChosen(state, source);
-  const text = at ? wordsAt(state, source, at) : `selected: ${placeWords(ctx, layer, head)}`;
-  state.frame.readout.show(text + knockout.words(cursor.meant()), state.root.contains(document.activeElement));
-  const chosen = typeof head === "number" ? (source.heads?.indexOf(head) ?? 0) : 0;
-  const current = { layer: source.layers.indexOf(layer), head: chosen };
-  state.ranked.show(
-    {
-      ranking: rankingOf(state),
-      atlas: sheet ? atlasOf(state, source, sheet) : null,
-      spots: state.best,
-      isTable,
-      selected: typeof head === "number" || !source.heads ? current : null,
-      own: state.patterns.own,
-    },
-    `${state.drawnKey}|${Boolean(sheet)}`,
-  );
-  if (!state.isAlone || !sheet) return;
-  const shown = at ?? current;
-  const name = placeWords(ctx, source.layers[shown.layer] as number, source.heads?.[shown.head] ?? "-");
-  state.preview.show(atlasOf(state, source, sheet), shown, ENLARGED, name);
-}
-
-function wordsAt(state: HeadGridState, source: Source, at: Spot): string {
-  const { sheet } = state;
-  const layer = source.layers[at.layer] as number;
-  const name = placeWords(state.ctx, layer, source.heads?.[at.head] ?? "-");
-  if (isPruned(sheet, at)) return `${name} · pruned from this layer`;
-  const peak = sheet && peaksOf(sheet)[at.layer]?.[at.head];
-  const later = source.computed?.includes(layer) === false ? " · computed when opened" : "";
-  const most = peak === undefined ? later : ` · largest value ≈ ${tickText(peak)}`;
-  const value = rankingOf(state)?.words(at);
-  const own = state.patterns.own(at);
-  return `${name}${value ? ` · ${value}` : ""}${own ? ` · ${own}` : ""}${most}`;
 }
 
 function onChange(state: HeadGridState, changed: ReadonlySet<Change>): void {

@@ -1,16 +1,16 @@
 /**
  * Heads of a layer as lines between two columns of tokens: the strongest lines of every token, and all lines of the
- * current one, with its values as bars next to the tokens of the other side. At first one head is shown.
+ * current token, with its values as bars next to the tokens of the other side. At first a single head is shown.
  */
 import type { Change, ViewContext } from "../../context.ts";
 import { assign, atEnd, createWatch, h, keyboard, on, onResize, setText, watchWidth } from "../../dom.ts";
 import type { HeadViewOptions } from "../../wire/viewState.ts";
 import type { Axis, HeadKey } from "../../wire/wire.ts";
 import { type CopyButton, createCopyButton, pinnedCell } from "../base/copyPython.ts";
-import { filterPlace, filtersOf } from "../base/filters.ts";
+import { filterSlot, filtersOf } from "../base/filters.ts";
 import { createFrame, type Frame } from "../base/frame.ts";
 import { chooseSpan, togglePin } from "../base/gestures.ts";
-import { moveLayer, placeWords, whereWords } from "../base/navigation.ts";
+import { addressWords, moveLayer, whereWords } from "../base/navigation.ts";
 import { openedAt, openingWords } from "../base/opening.ts";
 import { createSegments, type Segments } from "../base/segmentedControl.ts";
 import {
@@ -45,7 +45,7 @@ interface HeadState {
   /** px of the picture; 0 while it is not visible. */
   width: number;
   height: number;
-  /** Whether heads and tokens stand next to each other. */
+  /** Whether heads and tokens are next to each other. */
   isWide: boolean;
   /** The two axes, as they are drawn. */
   pairs: Pairs | null;
@@ -106,13 +106,13 @@ export const renderHeadView = view((ctx, root, signal) => {
   const other = createStrongestHeads(ctx, signal);
   const drawn = h("span.hv-drawn.fine");
   const copy = createCopyButton(ctx, signal, () => {
-    const place = state.heads.length === 1 ? pinnedCell(ctx) : null;
-    return place && { ...place, head: state.heads[0] };
+    const cell = state.heads.length === 1 ? pinnedCell(ctx) : null;
+    return cell && { ...cell, head: state.heads[0] };
   });
   const main = h("div.hv-main.column", choice.chips, margins.above, plot.element, margins.below);
   const frame = createFrame(ctx, root, {
     controls: [...controls.elements, choice.button, between.element],
-    tags: [filterPlace(ctx)],
+    tags: [filterSlot(ctx)],
     legend: drawn,
     body: [main, other.element],
     hint: `Click a token to see what it ${ctx.source().words[2]}.`,
@@ -284,7 +284,7 @@ function words(state: HeadState, query: Axis, key: Axis): void {
   const [shownHead] = heads;
   const title =
     heads.length === 1
-      ? placeWords(ctx, layer, shownHead as HeadKey)
+      ? addressWords(ctx, layer, shownHead as HeadKey)
       : `${heads.length} heads of layer ${ctx.layerName(layer)}`;
   const where = (heads.length === 1 && openingWords(ctx)) || source.title;
   state.frame.show(where, source.heads ? title : undefined);
@@ -295,7 +295,7 @@ function words(state: HeadState, query: Axis, key: Axis): void {
   if (choice.several()) for (const element of state.headControl.elements) element.hidden = true;
   assign(state.between.element, { hidden: !isPair(query, key) });
   const [row, column, verb, back] = source.words;
-  // Queries and keys are told by what they do.
+  // Queries and keys are named by their roles.
   plot.margins.name(row === "query" ? { query: verb, key: back } : { query: row, key: column });
 }
 

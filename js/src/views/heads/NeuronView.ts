@@ -1,7 +1,7 @@
 /**
- * How one weight is computed: q, k, their products and the sum of these for one query and key, then scaling, mask and
- * softmax, as steps of one picture; of a kernel, what each token leaves of what the key wrote. Next to it, the same step
- * for every key of the row.
+ * How a weight is computed: q, k, their products and the sum of these for a query and a key, then scaling, mask and
+ * softmax, as steps of a picture; for a kernel, how much of the key's value each token leaves. Next to it, the same
+ * step for every key of the row.
  */
 
 import {
@@ -25,7 +25,7 @@ import { createCopyButton } from "../base/copyPython.ts";
 import { createFrame } from "../base/frame.ts";
 import { chooseSpan, createPicking, pinDragged, togglePin } from "../base/gestures.ts";
 import { failed } from "../base/missing.ts";
-import { headWords, placeWords } from "../base/navigation.ts";
+import { addressWords, headWords } from "../base/navigation.ts";
 import { lastContent } from "../base/opening.ts";
 import { SINK_NAME } from "../base/rowFacts.ts";
 import { createHeadControl, createLayerControl, together } from "../base/toolbar.ts";
@@ -38,8 +38,8 @@ import {
   exact,
   namesOf,
   numberOf,
-  type Place,
   productWords,
+  type QueryAddress,
   type Row,
   rowAt,
   type Step,
@@ -56,7 +56,7 @@ const NAMES = {
   softmax: "softmax",
   weight: "weight",
 };
-/** What a step is called. */
+/** The name of a step. */
 const nameOf = (row: Row, step: Step): string => ({ ...NAMES, ...namesOf(row) })[step];
 const GROWS_MS = 320;
 /** Minimum width in px for two columns. */
@@ -72,8 +72,8 @@ export const renderNeuronView = view((ctx, root, signal) => {
   const chain = createChain();
   const keys = createKeyList(ctx, signal);
   const copy = createCopyButton(ctx, signal, () => {
-    const { layer, head, query } = place();
-    // What a map shows of channels is their mean.
+    const { layer, head, query } = shownQuery();
+    // A map of channels shows their mean.
     return ctx.cell("pinned") && row && !row.kernel?.channels
       ? { of: "cell", source: ctx.source().id, layer, head, query, key: pinnedKey }
       : null;
@@ -129,22 +129,22 @@ export const renderNeuronView = view((ctx, root, signal) => {
     const isHere = opens?.layer === layer && opens.head === head && opens.stack === ctx.source().stack;
     return isHere ? opens.pair : null;
   };
-  /** The shown query: the pinned one, else that of the opening, else the last that is not a special token. */
-  const place = (): Place => {
+  /** The shown query: the pinned query, else that of the opening, else the last that is not a special token. */
+  const shownQuery = (): QueryAddress => {
     const { source, layer, head: selected } = ctx.resolved();
     const pinned = ctx.cell("pinned")?.query ?? -1;
     const head = typeof selected === "number" ? selected : (source.heads?.[0] ?? 0);
     const opens = opensOn(layer, head)?.[0] ?? lastContent(ctx.axisOf(source.query));
     return { stack: source.stack, layer, head, query: pinned < 0 ? opens : pinned };
   };
-  const channelAt = ({ stack, layer, head }: Place): number | null =>
+  const channelAt = ({ stack, layer, head }: QueryAddress): number | null =>
     chosen?.of === `${stack} ${layer} ${head}` ? chosen.channel : null;
   const name = (side: "query" | "key", i: number): string =>
     quoted(ctx.axisOf(ctx.source()[side]).labels, i, ctx.options.indexBase);
-  /** The current key: hovered, pinned, that of the opening, or the strongest one that is not a special token. */
+  /** The current key: hovered, pinned, that of the opening, or the strongest key that is not a special token. */
   const keyOf = (shown: Row, hovering: boolean): number => {
     const [hover, pinned] = [ctx.cell("hover"), ctx.cell("pinned")];
-    const { layer, head, query } = place();
+    const { layer, head, query } = shownQuery();
     const here = hovering && hover?.query === query && hover.key >= 0 ? hover.key : (pinned?.key ?? -1);
     if (here >= 0 && here < shown.count) return here;
     if (shown.kernel) return shown.kernel.opens;
@@ -153,7 +153,7 @@ export const renderNeuronView = view((ctx, root, signal) => {
   };
 
   const update = (): void => {
-    const at = place();
+    const at = shownQuery();
     const answer = rowAt(answers, at, channelAt(at));
     const retry = (): void => {
       for (const topic of ["attention_keys", "kernel_chain"]) answers.retry(topic);
@@ -180,7 +180,7 @@ export const renderNeuronView = view((ctx, root, signal) => {
     }
     const { head } = ctx.resolved();
     const note = typeof head === "number" ? "" : `showing ${headWords(ctx, at.layer, at.head)}`;
-    const title = frame.show(note, placeWords(ctx, at.layer, at.head));
+    const title = frame.show(note, addressWords(ctx, at.layer, at.head));
     root.ariaLabel = `how one weight is computed, ${title}`;
     controls.show();
     choices();
@@ -214,11 +214,11 @@ export const renderNeuronView = view((ctx, root, signal) => {
     return all;
   };
 
-  /** Draw everything; while the pointer passes over keys, only what depends on the one `previewed`. */
+  /** Draw everything; while the pointer passes over keys, only the parts that depend on the `previewed` key. */
   const draw = (previewed = false): void => {
     if (!row || width <= 0) return;
     const key = keyOf(row, true);
-    const { query } = place();
+    const { query } = shownQuery();
     setText(where, `${name("query", query)} → ${name("key", key)}`);
     order.title = `${row.count} keys, ${sorted ? "the largest share first" : "in the order of the text"}`;
     order.ariaPressed = String(sorted);
@@ -226,7 +226,7 @@ export const renderNeuronView = view((ctx, root, signal) => {
       const value = numberOf(row, row.steps[i] as Step, key);
       setText(label.lastElementChild as Element, Number.isNaN(value) ? "" : exact(value));
     }
-    const made = row.kernel ? chainAt(answers, place(), row, key) : undefined;
+    const made = row.kernel ? chainAt(answers, shownQuery(), row, key) : undefined;
     const says = typeof made === "object" ? made.words : (made ?? wordsOf(row, step, key));
     if (says || !row.kernel) setText(formula, says);
     const walks = row.kernel ? "Up" : "Left and right arrows change the step, up";
@@ -272,9 +272,9 @@ export const renderNeuronView = view((ctx, root, signal) => {
       return;
     }
     const share = numberOf(row, "recorded", key);
-    const [query, read] = [name("query", place().query), name("key", key)];
+    const [query, read] = [name("query", shownQuery().query), name("key", key)];
     const isUnread = numberOf(row, "masked", key) === -Infinity;
-    const isLater = ctx.source().causal && key > place().query;
+    const isLater = ctx.source().causal && key > shownQuery().query;
     const attended = isUnread
       ? `${query} → ${read}: ${isLater ? "masked, comes later" : NOT_COMPARED}`
       : `${query} gives ${exact(share)} of its attention to ${read}`;
@@ -316,7 +316,7 @@ export const renderNeuronView = view((ctx, root, signal) => {
     if (row) go(row.steps[Math.max(0, Math.min(row.steps.length - 1, row.steps.indexOf(step) + by))]);
   };
   const moveChannel = (by: number): void => {
-    const { stack, layer, head } = place();
+    const { stack, layer, head } = shownQuery();
     const { channels: count, channel } = row?.kernel ?? { channels: 0, channel: 0 };
     if (!count) return;
     chosen = { of: `${stack} ${layer} ${head}`, channel: ((channel ?? 0) + by + count) % count };
@@ -332,7 +332,7 @@ export const renderNeuronView = view((ctx, root, signal) => {
     let at = 0;
     while (at < row.count - 1 && standing[at] !== pinnedKey) at += 1;
     const key = by ? (standing[within(at + by, "key")] as number) : pinnedKey;
-    const to: Cell = { unit: source.unit, query: within(place().query + queries, "query"), key };
+    const to: Cell = { unit: source.unit, query: within(shownQuery().query + queries, "query"), key };
     const now = ctx.cell("pinned");
     if (now?.query !== to.query || now.key !== to.key) ctx.selection.pin(to);
   };
@@ -359,16 +359,16 @@ export const renderNeuronView = view((ctx, root, signal) => {
   });
   const cellAt = (event: MouseEvent): Cell | null => {
     const key = keys.keyAt(event);
-    return key < 0 ? null : { unit: ctx.source().unit, query: place().query, key };
+    return key < 0 ? null : { unit: ctx.source().unit, query: shownQuery().query, key };
   };
-  const cellIn = (at: number): Cell => ({ unit: ctx.source().unit, query: place().query, key: keys.keyIn(at) });
+  const cellIn = (at: number): Cell => ({ unit: ctx.source().unit, query: shownQuery().query, key: keys.keyIn(at) });
   createPicking(keys.list, keys.picture, signal, {
     along: "rows",
     toggle: ([at]) => togglePin(ctx, cellIn(at)),
     drag([from], [to], adds) {
-      // Only in the order of the text are keys that stand together a span.
-      const places = rectangle([from, 0], [to, 0]).map(([at]) => at);
-      if (sorted) pinDragged(ctx, places.map(cellIn), adds);
+      // Only in the order of the text are adjacent keys a span.
+      const rows = rectangle([from, 0], [to, 0]).map(([at]) => at);
+      if (sorted) pinDragged(ctx, rows.map(cellIn), adds);
       else chooseSpan(ctx, "key", keys.keyIn(from), keys.keyIn(to));
     },
   });

@@ -1,12 +1,12 @@
 /**
- * One chip per head: a click shows or hides it, a double click shows it alone, another double click shows all again.
+ * A chip for each head: a click shows or hides it, a double click shows it alone, another double click shows all again.
  */
 import { assign, h, keyboard, on, setChildren, setFlag, setStyles, setText } from "../../dom.ts";
 
 export interface Chip {
   name: string;
   title: string;
-  /** Empty: heads have no colours of their own. */
+  /** Empty: heads are not distinguished by colour. */
   colour: string;
   ink: string;
   on: boolean;
@@ -20,11 +20,11 @@ export interface Chips {
 }
 
 export interface ChipEvents {
-  toggle(place: number): void;
-  solo(place: number): void;
+  toggle(index: number): void;
+  solo(index: number): void;
   all(): void;
   /** Called with the chip under the pointer or the focus; -1: none. */
-  over(place: number): void;
+  over(index: number): void;
 }
 
 export function createChips(signal: AbortSignal, events: ChipEvents): Chips {
@@ -34,7 +34,7 @@ export function createChips(signal: AbortSignal, events: ChipEvents): Chips {
   let buttons: HTMLButtonElement[] = [];
   /** The chip in the tab order. */
   let reached = 0;
-  const placeOf = (event: Event): number => buttons.findIndex((button) => button.contains(event.target as Node));
+  const chipIndex = (event: Event): number => buttons.findIndex((button) => button.contains(event.target as Node));
   const reach = (to: number): void => {
     reached = Math.max(0, Math.min(buttons.length - 1, to));
     buttons.forEach((button, i) => {
@@ -46,18 +46,18 @@ export function createChips(signal: AbortSignal, events: ChipEvents): Chips {
     buttons[reached]?.focus();
   };
   const over = (event: Event): void => {
-    const at = placeOf(event);
+    const at = chipIndex(event);
     if (at < 0) return;
     if (event.type === "focusin") reach(at);
     events.over(at);
   };
   on(list, signal, {
     click(event) {
-      const at = placeOf(event);
+      const at = chipIndex(event);
       if (at >= 0) events.toggle(at);
     },
     dblclick(event) {
-      const at = placeOf(event);
+      const at = chipIndex(event);
       if (at >= 0) events.solo(at);
     },
     pointerover: over,

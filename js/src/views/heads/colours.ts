@@ -6,7 +6,7 @@ import { inkOn, type Rgb } from "../../colour.ts";
 /**
  * Each colour was chosen farthest from those before it in OKLab, by the nearest of normal, protan, deutan and tritan
  * vision, with a contrast of at least 3:1 to the page. With more heads the colours repeat; their positions in a row of
- * bars tell them apart.
+ * bars distinguish them.
  */
 const COLOURS: Record<Theme, string> = {
   light: "0072b2d55e007010312f2a8ba980ea4ba27fae40777a51002f67506a3c70788fba5547ac9a6e52ea6d6c660962a07493",
@@ -14,8 +14,8 @@ const COLOURS: Record<Theme, string> = {
 };
 
 /** The colour of the head with this index in its layer. */
-export function headColour(place: number, theme: Theme): string {
-  const at = (6 * place) % COLOURS[theme].length;
+export function headColour(index: number, theme: Theme): string {
+  const at = (6 * index) % COLOURS[theme].length;
   return `#${COLOURS[theme].slice(at, at + 6)}`;
 }
 

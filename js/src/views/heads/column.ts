@@ -1,11 +1,11 @@
-/** The tokens of one side as a scrolling column; only visible rows are nodes. */
+/** The tokens of a side as a scrolling column; only visible rows are nodes. */
 import { assign, h, on, setFlag, setStyles, setText, shortLabel } from "../../dom.ts";
 import { type Chosen, createChosen } from "../base/chosen.ts";
 import { createPicking } from "../base/gestures.ts";
 import type { Side } from "./pairs.ts";
 import type { Rows } from "./rows.ts";
 
-/** Rows kept beyond the visible ones, so that small scrolls create none. */
+/** Rows created beyond the visible ones, so that small scrolls create none. */
 const MORE = 6;
 
 export interface Column {
@@ -20,13 +20,16 @@ export interface Column {
   scrollTo(top: number): void;
   /** Scroll an element into view. */
   reveal(index: number): void;
-  /** The element some rows further than another one; from none, counted from the top of what is in view. */
+  /** The element some rows further than another element; from none, counted from the top of the visible rows. */
   neighbour(index: number, by: number): number;
-  /** First row in view, and the one after the last. */
+  /** First visible row, and the row after the last. */
   range(): [number, number];
-  /** Write a value next to every element, the `strong` one bold; null: none has one. */
+  /** Write a value next to every element, the `strong` element bold; null: no values. */
   tell(textOf: ((index: number) => string) | null, strong: number): void;
-  /** Mark the current and pinned elements (-1: none), and those that were not compared with the current one of the other side. */
+  /**
+   * Mark the current and pinned elements (-1: none), and elements that were not compared with the current element of
+   * the other side.
+   */
   mark(looked: number, pinned: number, isMasked: (index: number) => boolean): void;
   /** Outline the tokens chosen together, and draw the span. */
   choose(tokens: readonly number[], span: readonly [number, number] | null): void;
@@ -55,16 +58,16 @@ interface ColumnState {
   shown: { rows: Rows; off: Uint8Array } | null;
   /** The numbers next to the labels; null: none. */
   values: { textOf: (index: number) => string; strong: number } | null;
-  /** Whether a row stands apart. */
+  /** Whether a row is masked. */
   hides: (index: number) => boolean;
-  /** px of a row and of the column, and the number of labels in sight. */
+  /** px of a row and of the column, and the number of visible labels. */
   row: number;
   height: number;
   count: number;
   lane: number;
   /** Scroll position in px: cached, since reading it forces layout. */
   top: number;
-  /** What the labels were written for. */
+  /** The input of the written labels. */
   drawnRows: string;
   readonly chosen: Chosen;
 }
@@ -123,7 +126,7 @@ export function createColumn(side: Side, signal: AbortSignal, events: ColumnEven
     scrollTo: (to) => scrollTo(state, to),
     reveal: (index) => reveal(state, index),
     neighbour(index, by) {
-      const at = index < 0 ? range(state)[0] - 1 : placeOf(state, index);
+      const at = index < 0 ? range(state)[0] - 1 : rowOf(state, index);
       return elementAt(state, Math.max(0, Math.min(state.count - 1, at + by)));
     },
     range: () => range(state),
@@ -142,8 +145,8 @@ function range(state: ColumnState): [number, number] {
   ];
 }
 
-/** The first row in the document, and the one after the last. */
-function kept(state: ColumnState): [number, number] {
+/** The first row in the document, and the row after the last. */
+function mounted(state: ColumnState): [number, number] {
   const [first, last] = range(state);
   return [Math.max(0, first - MORE), Math.min(state.count, last + MORE)];
 }
@@ -151,7 +154,7 @@ function kept(state: ColumnState): [number, number] {
 function write(state: ColumnState): void {
   const { lines, shown } = state;
   if (!shown) return;
-  const [from, to] = kept(state);
+  const [from, to] = mounted(state);
   const name = `${from} ${to}`;
   if (name === state.drawnRows) return;
   state.drawnRows = name;
@@ -164,12 +167,12 @@ function write(state: ColumnState): void {
     state.list.append(line);
   }
   lines.forEach(({ line, name: label }, i) => {
-    const place = from + i;
-    line.hidden = place >= to;
+    const row = from + i;
+    line.hidden = row >= to;
     if (line.hidden) return;
-    const at = rows.shown[place] as number;
+    const at = rows.shown[row] as number;
     const text = labels[at] as string;
-    line.style.top = `${place * state.row}px`;
+    line.style.top = `${row * state.row}px`;
     setText(label, shortLabel(text, 48));
     line.title = shortLabel(text, 400);
     setFlag(line, "data-special", Boolean(special[at]));
@@ -182,7 +185,7 @@ function write(state: ColumnState): void {
 
 function writeValues(state: ColumnState): void {
   const { values } = state;
-  const [from, to] = kept(state);
+  const [from, to] = mounted(state);
   state.lines.forEach(({ line, value }, i) => {
     if (from + i >= to) return;
     const index = state.shown?.rows.shown[from + i] as number;
@@ -201,8 +204,8 @@ function scrollTo(state: ColumnState, to: number): void {
 }
 
 /** The row of an element. */
-function placeOf(state: ColumnState, index: number): number {
-  return state.shown?.rows.place[index] ?? -1;
+function rowOf(state: ColumnState, index: number): number {
+  return state.shown?.rows.rowOf[index] ?? -1;
 }
 
 /** How many rows there are before an element. */
@@ -218,11 +221,11 @@ function band(state: ColumnState, el: HTMLElement, from: number, to: number = fr
   setStyles(el, { top: `${from * row}px`, height: `${(to - from) * row}px` });
 }
 
-/** Hatch the masked rows in the document, one box for rows that follow each other. */
+/** Hatch the masked rows in the document, a box for each run of rows. */
 function hatch(state: ColumnState): void {
   const { masked } = state;
-  const [first, end] = kept(state);
-  const is = (place: number): boolean => place < end && state.hides(state.shown?.rows.shown[place] as number);
+  const [first, end] = mounted(state);
+  const is = (row: number): boolean => row < end && state.hides(state.shown?.rows.shown[row] as number);
   let made = 0;
   for (let from = first; from < end; from += 1) {
     if (!is(from)) continue;
@@ -249,7 +252,7 @@ function choose(state: ColumnState, tokens: readonly number[], span: readonly [n
   const from = state.side === "query" ? lane : 0;
   const wide = tokens.length > 0 ? state.element.clientWidth - lane : 0;
   const boxes = tokens.flatMap((index) => {
-    const at = placeOf(state, index);
+    const at = rowOf(state, index);
     return at < 0 ? [] : [[from - 2, at * row + 1, wide - 4, row - 2] as const];
   });
   state.chosen.draw(boxes, span ? [[before(state, span[0]) * row, before(state, span[1]) * row]] : []);
@@ -275,15 +278,15 @@ function layout(
 
 function reveal(state: ColumnState, index: number): void {
   const { row, height } = state;
-  const at = placeOf(state, index);
+  const at = rowOf(state, index);
   if (at < 0) return;
   if (at * row < state.top) scrollTo(state, (at - 2) * row);
   else if ((at + 1) * row > state.top + height) scrollTo(state, (at + 3) * row - height);
 }
 
 function mark(state: ColumnState, looked: number, pinned: number, isMasked: (index: number) => boolean): void {
-  band(state, state.look, placeOf(state, looked));
-  band(state, state.pin, placeOf(state, pinned));
+  band(state, state.look, rowOf(state, looked));
+  band(state, state.pin, rowOf(state, pinned));
   state.hides = isMasked;
   hatch(state);
 }

@@ -1,4 +1,4 @@
-/** Which heads of the layer a HeadView shows: the current one, or several, chosen by their chips. */
+/** Which heads of the layer a HeadView shows: the current head, or several, chosen by their chips. */
 import type { Change, ViewContext } from "../../context.ts";
 import { assign, h, on } from "../../dom.ts";
 import type { HeadViewOptions } from "../../wire/viewState.ts";
@@ -15,7 +15,7 @@ export interface HeadChoice {
   gather(changed: ReadonlySet<Change>): readonly HeadKey[];
   /** Whether several heads may be shown. */
   several(): boolean;
-  /** Index among the shown heads of the one whose chip is pointed at; -1: none. */
+  /** Index among the shown heads of the hovered chip; -1: none. */
   over(): number;
   show(): void;
 }
@@ -30,24 +30,24 @@ export function createHeadChoice(
   const { selection } = ctx;
   const button = h("button.button", { type: "button", title: "Show several heads of the layer at once" }, "several");
   let heads: readonly HeadKey[] = [];
-  /** Whether one head is shown alone. */
+  /** Whether a single head is shown. */
   let alone = false;
   let over = -1;
 
   const chosen = (): readonly number[] | null => (ctx.options as HeadViewOptions).heads;
   const several = (): boolean => chosen() !== null && ctx.source().heads !== null;
-  const choose = (shown: (head: number, place: number) => boolean, isAlone = false): void => {
+  const choose = (shown: (head: number, index: number) => boolean, isAlone = false): void => {
     alone = isAlone;
     const all = ctx.source().heads ?? [];
     keep({ heads: all.filter(shown) });
   };
   const chips = createChips(signal, {
-    toggle: (at) => choose((head, place) => heads.includes(head) !== (place === at)),
+    toggle: (at) => choose((head, index) => heads.includes(head) !== (index === at)),
     solo(at) {
       const head = ctx.source().heads?.[at];
       if (head === undefined) return;
       const again = heads.length === 1 && heads[0] === head;
-      choose((_, place) => again || place === at, !again);
+      choose((_, index) => again || index === at, !again);
       if (!again) selection.set({ head });
     },
     all: () => choose(() => true),
@@ -68,7 +68,7 @@ export function createHeadChoice(
     gather(changes) {
       const { source, head } = ctx.resolved();
       const all: HeadKey[] = source.heads ?? ["-"];
-      // If only one head is shown, linked views show it as well.
+      // If only a single head is shown, linked views show it as well.
       const current = selection.get("head");
       if (alone && changes.has("head") && all.includes(current) && !heads.includes(current)) {
         keep({ heads: [current as number] });
@@ -87,15 +87,15 @@ export function createHeadChoice(
       if (!several()) return;
       const current = selection.get("head");
       chips.show(
-        (source.heads ?? []).map((one, place) => {
-          const colour = source.signed ? "" : headColour(place, ctx.theme);
+        (source.heads ?? []).map((head, index) => {
+          const colour = source.signed ? "" : headColour(index, ctx.theme);
           return {
-            name: ctx.headName(one),
-            title: `head ${headAddress(ctx, layer, one)}: click shows or hides it, double-click it alone`,
+            name: ctx.headName(head),
+            title: `head ${headAddress(ctx, layer, head)}: click shows or hides it, double-click it alone`,
             colour,
             ink: colour && headInk(colour),
-            on: heads.includes(one),
-            current: one === current,
+            on: heads.includes(head),
+            current: head === current,
           };
         }),
       );

@@ -1,11 +1,11 @@
-/** The canvas of a HeadView: lines between tokens, and a bar for each head behind the tokens of one side. */
-import { type Mode, place, valueAt } from "../../colour.ts";
+/** The canvas of a HeadView: lines between tokens, and a bar for each head behind the tokens of a side. */
+import { type Mode, scalePosition, valueAt } from "../../colour.ts";
 import { density } from "../../dom.ts";
 import type { Edge, Side, Values } from "./pairs.ts";
 import type { Rows } from "./rows.ts";
 import type { Token } from "./token.ts";
 
-/** The number of line strengths that are drawn: each is one stroke for all lines of a head. */
+/** The number of line strengths that are drawn: each is a single stroke for all lines of a head. */
 const LEVELS = 10;
 /** Weaker lines would be invisible. */
 const FAINTEST = 0.03;
@@ -35,7 +35,7 @@ export interface Style {
   signs: readonly [string, string] | null;
   /** The value of the strongest line. */
   top: number;
-  /** What stands apart. */
+  /** The colour of elements apart. */
   apart: string;
   mode: Mode | "";
   /** The only head that is drawn in full; -1: all. */
@@ -56,7 +56,7 @@ interface LinesState {
   readonly pen: CanvasRenderingContext2D;
   /** The geometry; null until it is set. */
   layout: Layout | null;
-  /** What is drawn next, and the range of its values. */
+  /** The style of the next drawing, and the range of its values. */
   style: Style;
   range: readonly [number, number];
   /** The size of the faintest line. */
@@ -76,7 +76,7 @@ export function createLines(canvas: HTMLCanvasElement) {
   };
   return {
     layout: (now: Layout) => layout(state, now),
-    /** Set the style of what is drawn next. */
+    /** Set the style of the next drawing. */
     style(now: Style): void {
       state.style = now;
       state.range = [0, now.top];
@@ -92,7 +92,7 @@ export function createLines(canvas: HTMLCanvasElement) {
 }
 
 function strength(state: LinesState, value: number): number {
-  return place(Math.abs(value), state.range, state.style.mode || "sqrt");
+  return scalePosition(Math.abs(value), state.range, state.style.mode || "sqrt");
 }
 
 function colours(state: LinesState): readonly string[] {
@@ -111,7 +111,9 @@ function shift(state: LinesState, head: number, row: number): number {
   return heads > 1 ? (head - (heads - 1) / 2) * gap : 0;
 }
 
-/** Lines of one strength and colour are one stroke; the weakest come first, so that none covers a stronger one. */
+/**
+ * Lines of the same strength and colour share a stroke; the weakest come first, so that none covers a stronger line.
+ */
 function stroke(
   state: LinesState,
   { left, right, row, rows }: Layout,
@@ -121,15 +123,15 @@ function stroke(
 ): void {
   const { pen } = state;
   const bend = (right - left) * 0.42;
-  lines.forEach((pairs, place) => {
-    const share = (Math.floor(place / colours(state).length) + 0.5) / LEVELS;
-    pen.strokeStyle = colours(state)[place % colours(state).length] as string;
+  lines.forEach((pairs, index) => {
+    const share = (Math.floor(index / colours(state).length) + 0.5) / LEVELS;
+    pen.strokeStyle = colours(state)[index % colours(state).length] as string;
     pen.globalAlpha = Math.min(1, soft * (0.1 + 0.9 * share));
     pen.lineWidth = 0.6 + 4.4 * share * share;
     pen.beginPath();
     for (let i = 0; i < pairs.length; i += 3) {
       const offset = pairs[i + 2] as number;
-      const [query, key] = [rows.query.place[pairs[i] as number], rows.key.place[pairs[i + 1] as number]];
+      const [query, key] = [rows.query.rowOf[pairs[i] as number], rows.key.rowOf[pairs[i + 1] as number]];
       const from = ((query as number) + 0.5) * row - scroll.query + offset;
       const to = ((key as number) + 0.5) * row - scroll.key + offset;
       pen.moveTo(left, from);
@@ -169,7 +171,7 @@ function eachRow(
   for (let at = Math.max(0, Math.floor(top / row)); at < last; at += 1) draw(shown[at] as number, at * row - top);
 }
 
-/** The values of one head as bars, full at `most`; of several heads, a bar for each in every row. */
+/** The values of a head as bars, full at `most`; of several heads, a bar for each in every row. */
 function bars(state: LinesState, now: Layout, values: Values, side: Side, scroll: Scroll, most: number): void {
   const { pen, style } = state;
   const { width, row, lanes } = now;
@@ -221,22 +223,22 @@ function layout(state: LinesState, now: Layout): void {
   state.pen.setTransform(dots, 0, 0, dots, 0, 0);
 }
 
-/** One token: all its lines, and the bars of the other side, full at `most`. */
+/** A token: all its lines, and the bars of the other side, full at `most`. */
 function look(state: LinesState, { side, index, other }: Token, values: Values, scroll: Scroll, most: number): void {
   const { layout, style } = state;
   if (!layout) return;
   const { rows, row } = layout;
   const otherSide = side === "query" ? "key" : "query";
   bars(state, layout, values, otherSide, scroll, most);
-  if ((rows[side].place[index] ?? -1) < 0) return;
+  if ((rows[side].rowOf[index] ?? -1) < 0) return;
   const [plain, strong]: [Lines, Lines] = [[], []];
-  const { place } = rows[otherSide];
+  const { rowOf } = rows[otherSide];
   values.forEach((received, head) => {
     if (!received || (style.only >= 0 && style.only !== head)) return;
     const offset = shift(state, head, row);
     for (let i = 0; i < received.length; i += 1) {
       const value = received[i] as number;
-      if (!(Math.abs(value) >= state.least) || (place[i] as number) < 0) continue;
+      if (!(Math.abs(value) >= state.least) || (rowOf[i] as number) < 0) continue;
       const [query, key] = side === "query" ? [index, i] : [i, index];
       add(state, other === i ? strong : plain, head, value, query, key, offset);
     }
@@ -257,7 +259,7 @@ function edges(state: LinesState, strongest: readonly Edge[], scroll: Scroll): v
   stroke(state, layout, lines, scroll, 0.4);
 }
 
-/** What every query gives to what stands apart, full at `most`. */
+/** The weight of every query on the elements apart, full at `most`. */
 function apart(state: LinesState, given: ReadonlyMap<number, number>, scroll: Scroll, most: number): void {
   const { pen, layout } = state;
   if (!layout) return;

@@ -1,5 +1,5 @@
 /**
- * Around the two columns of a HeadView: words above, values next to the tokens, and below the row of what stands apart.
+ * Around the two columns of a HeadView: words above, values next to the tokens, and below the row of elements apart.
  */
 import type { ViewContext } from "../../context.ts";
 import { assign, h, quoted, setFlag, setStyles, setText } from "../../dom.ts";
@@ -22,14 +22,14 @@ export interface Widths {
   /** Of bars and values beyond the tokens of each side. */
   lanes: Record<Side, number>;
   /** Of the tokens. */
-  own: Record<Side, number>;
+  columnWidths: Record<Side, number>;
 }
 
 export interface Margins {
   above: HTMLElement;
   below: HTMLElement;
   layOut(pairs: Pairs, widths: Widths): void;
-  /** What the columns are. */
+  /** Name the columns. */
   name(names: Record<Side, string>): void;
   /** Write the values of a token next to the other side; returns where its bars are full. */
   tell(token: Token): number;
@@ -53,7 +53,7 @@ export function createMargins(
     const room = h("span.hv-bar", bar);
     return { name, bar, value, room, element: h(`div.${row}`, name, room, value) };
   };
-  /** What stands apart, and no token. */
+  /** The rows for special tokens, and for the weight on no token. */
   const [special, sink] = [belowRow("hv-apart", "apart"), belowRow("hv-sink", "to-sink")];
   const below = h("div.hv-below", special.element, sink.element);
   setText(sink.name, SINK_NAME);
@@ -63,13 +63,16 @@ export function createMargins(
   return {
     above,
     below,
-    layOut(now, { width: all, lanes, own }) {
+    layOut(now, { width: all, lanes, columnWidths }) {
       [pairs, width] = [now, all];
-      setStyles(overQueries, { width: `${lanes.query + own.query}px` });
-      setStyles(over.query, { "max-width": `${own.query}px` });
-      setStyles(over.key, { width: `${own.key}px` });
+      setStyles(overQueries, { width: `${lanes.query + columnWidths.query}px` });
+      setStyles(over.query, { "max-width": `${columnWidths.query}px` });
+      setStyles(over.key, { width: `${columnWidths.key}px` });
       setStyles(over.keyLane, { width: `${lanes.key}px` });
-      setStyles(below, { "--aw-from": `${all - lanes.key - own.key}px`, "--aw-label-width": `${own.key}px` });
+      setStyles(below, {
+        "--aw-from": `${all - lanes.key - columnWidths.key}px`,
+        "--aw-label-width": `${columnWidths.key}px`,
+      });
       for (const { room } of [special, sink]) setStyles(room, { width: `${barRoom(lanes.key)}px` });
       assign(special.element, { hidden: now.key.apart.length === 0 });
       assign(sink.element, { hidden: !ctx.resolved().source.sink });
@@ -91,9 +94,9 @@ export function createMargins(
       top ||= 1;
       const strong = token.other >= 0 ? token.other : (relations(values, 1, apart)[0]?.index ?? -1);
       const scale = source.stochastic ? Math.min(top, 0.99) : top;
-      // What rounds to zero on the way here is not known to be zero.
-      const text = (one: number): string =>
-        Number.isNaN(one) ? "" : amountText(one === 0 && !exact ? Number.MIN_VALUE : one, scale);
+      // A value that rounds to zero on the way to the page may not be zero.
+      const text = (value: number): string =>
+        Number.isNaN(value) ? "" : amountText(value === 0 && !exact ? Number.MIN_VALUE : value, scale);
       columns[token.side].tell(null, -1);
       columns[otherSide].tell(received && width >= NARROW / 2 ? (i) => text(received[i] as number) : () => "", strong);
       const label = quoted(
@@ -131,6 +134,6 @@ export function createMargins(
 function sumOf(values: Values, elements: readonly number[]): number {
   const loaded = values.filter((row) => row !== undefined);
   let sum = 0;
-  for (const one of loaded) for (const i of elements) sum += one[i] || 0;
+  for (const row of loaded) for (const i of elements) sum += row[i] || 0;
   return sum / Math.max(1, loaded.length);
 }

@@ -11,7 +11,7 @@ import type { Token } from "./token.ts";
 
 /** For layers with more values, single tokens are requested instead of matrices. */
 const MOST_VALUES = 2 ** 25;
-/** Lines that every token has, from this share of the strongest one on. */
+/** Number of lines that every token has, from this share of the strongest line on. */
 const [LINES, FROM] = [3, 0.05];
 
 export interface Overview {
@@ -24,22 +24,22 @@ export interface HeadNumbers {
   gather(heads: readonly HeadKey[], pairs: Pairs): void;
   /** Everything derived is computed again. */
   renew(): void;
-  /** By head, what a token reads or who reads it; exact values if the kernel sent them. */
+  /** By head, the values that a token reads, or with which it is read; exact values if the kernel sent them. */
   valuesOf(side: Side, index: number): { values: Values; exact: boolean };
-  /** The strongest pairs of the queries of some rows, and by query what they give to what stands apart. */
+  /** The strongest pairs of the queries of some rows, and by query the weight on the elements apart. */
   edges(first: number, last: number): Overview;
   /** The value of the strongest line. */
   top(token: Token | null): number;
-  /** What is lacking to draw; null: nothing. */
+  /** Why the drawing is missing; null: it is complete. */
   missing(token: Token | null): Missing | null;
   /** Why some heads are not loaded; "": all are. */
   why(): string;
   heads(): readonly HeadKey[];
-  /** The map of one of the loaded heads, unfiltered: its rows are compared with the same keys in all. */
+  /** The map of a loaded head, unfiltered: its rows are compared with the same keys in all. */
   tile(): Tile | undefined;
   /** The number of loaded heads. */
   count(): number;
-  /** Whether data is available only for one token at a time. */
+  /** Whether data is available only for a single token at a time. */
   huge(): boolean;
 }
 
@@ -53,9 +53,9 @@ interface NumbersState {
   tiles: (Tile | undefined)[];
   /** Whether there are too many tokens to count their values again at every step of the pointer. */
   isHuge: boolean;
-  /** Why values are not here; empty: they are. */
+  /** Why values are missing; empty: they are not. */
   why: string;
-  /** Counts the values that arrive: what was computed of others is out of date. */
+  /** Counts the values that arrive: results computed from earlier values are out of date. */
   generation: number;
   /** The values of the token that was read last. */
   cachedValues: { name: string; values: Values; exact: boolean };
@@ -135,7 +135,7 @@ function argsOf(ctx: ViewContext, side: Side, index: number): Record<string, unk
   return { source: source.id, layer, side, index };
 }
 
-/** Whether a reduction over heads is shown: single tokens come by head. */
+/** Whether a reduction over heads is shown: answers about single tokens are by head. */
 function isReduced(state: NumbersState): boolean {
   return state.heads.some((head) => head === "mean" || head === "max");
 }

@@ -1,5 +1,5 @@
 /**
- * For long texts: how much of the current token's weight goes to tokens above and below the visible ones, and buttons
+ * For long texts: how much of the current token's weight goes to tokens above and below the visible tokens, and buttons
  * that lead there.
  */
 import { assign, h, on, setChildren, setText } from "../../dom.ts";
@@ -20,7 +20,7 @@ export function createOutOfSight(signal: AbortSignal, go: (index: number) => voi
   return {
     element,
     /** Values along the other side, and its visible rows. */
-    show(values: Values, { place }: Rows, [first, last]: readonly [number, number]): void {
+    show(values: Values, { rowOf }: Rows, [first, last]: readonly [number, number]): void {
       // Shares above, below, and in view.
       const [sums, tops] = [
         [0, 0, 0],
@@ -29,13 +29,13 @@ export function createOutOfSight(signal: AbortSignal, go: (index: number) => voi
       for (const headValues of values) {
         headValues?.forEach((value, i) => {
           const size = Math.abs(value) || 0;
-          const row = place[i] as number;
+          const row = rowOf[i] as number;
           const at = row < 0 ? 2 : row < first ? 0 : row < last ? 2 : 1;
           sums[at] = (sums[at] as number) + size;
           if (size > (tops[at] as number)) [tops[at], strongest[at]] = [size, i];
         });
       }
-      const all = sums.reduce((sum, one) => sum + one);
+      const all = sums.reduce((sum, value) => sum + value);
       buttons.forEach((button, at) => {
         const share = (sums[at] as number) / all;
         const percent = `${Math.round(100 * share)} %`;

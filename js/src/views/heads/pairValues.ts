@@ -1,4 +1,4 @@
-/** The value of one pair of query and key in every layer and head: from the tiles if all are here, else from Python. */
+/** The value of a pair of query and key in every layer and head: from the tiles if all are loaded, else from Python. */
 import type { ViewContext } from "../../context.ts";
 import type { Answers } from "../../wire/answers.ts";
 import { floatsOf } from "../../wire/buffers.ts";
@@ -10,7 +10,7 @@ const FEW = 128;
 /** The arguments of the request "pair". */
 export const pairRequest = (source: Source, query: number, key: number) => ({ source: source.id, query, key });
 
-/** [layer][head]; NaN: not computed. Empty while nothing is known. `quiet`: nobody chose this pair. */
+/** [layer][head]; NaN: not computed. Empty before any value arrives. `quiet`: the reader did not choose this pair. */
 export function pairValues(
   ctx: ViewContext,
   answers: Answers,

@@ -1,5 +1,6 @@
 /**
- * The pairs of tokens in a HeadView: which are included, what a token reads and who reads it, and the strongest pairs.
+ * The pairs of tokens in a HeadView: which are included, the values that a token reads and is read with, and the
+ * strongest pairs.
  */
 
 import { HIDDEN, valueTable } from "../../wire/codec.ts";
@@ -33,7 +34,7 @@ export interface Pairs {
 /** Whether there is more than one text on a side. */
 export const isPair = (...axes: Axis[]): boolean => axes.some(({ segment }) => segment.some((text) => text > 0));
 
-/** The pairs between these texts; the filters say whether special tokens stand apart. */
+/** The pairs between these texts; the filters determine whether special tokens stand apart. */
 export function pairsOf(
   query: Axis,
   key: Axis,
@@ -56,28 +57,28 @@ export function pairsOf(
   };
 }
 
-/** Codes are masked by this to give an index into their table: negative ones come last. */
-const PLACES = 2 * HIDDEN;
-const PLACE = PLACES - 1;
+/** Size of the table of values by code. Masking a code gives its index: negative codes come last. */
+const TABLE_SIZE = 2 * HIDDEN;
+const MASK = TABLE_SIZE - 1;
 
 const TABLES = new WeakMap<Tile, Float32Array>();
 
-/** Values of a tile's codes; hidden ones are NaN. */
+/** Values of a tile's codes; hidden values are NaN. */
 function tableOf(tile: Tile): Float32Array {
   let table = TABLES.get(tile);
   if (!table) {
     const { codec, gamma, scale } = tile.meta;
-    table = new Float32Array(PLACES).fill(Number.NaN);
+    table = new Float32Array(TABLE_SIZE).fill(Number.NaN);
     const signed = codec === "i8";
     const values = valueTable(signed, gamma, scale);
-    if (signed) table.set(values.subarray(128), PLACES - 128);
+    if (signed) table.set(values.subarray(128), TABLE_SIZE - 128);
     table.set(values.subarray(0, signed ? 128 : 256));
     TABLES.set(tile, table);
   }
   return table;
 }
 
-/** What a query reads, or who reads a key, in one head. */
+/** The values that a query reads, or with which a key is read, in a head. */
 export function along(tile: Tile, pairs: Pairs, side: Side, index: number): Float32Array {
   const { rows, cols, causal } = pairs;
   const table = tableOf(tile);
@@ -91,7 +92,7 @@ export function along(tile: Tile, pairs: Pairs, side: Side, index: number): Floa
   const [start, step] = isQuery ? [index * cols, 1] : [index, cols];
   const { codes } = tile;
   for (let i = first; i < last; i += 1) {
-    if (taking[i]) out[i] = table[(codes[start + i * step] as number) & PLACE] as number;
+    if (taking[i]) out[i] = table[(codes[start + i * step] as number) & MASK] as number;
   }
   return out;
 }
@@ -130,7 +131,7 @@ export function strongestOfEach(
     const table = tableOf(tile);
     return [{ head, table, sizes: table.map(Math.abs), codes: tile.codes }];
   });
-  const usable = pairs.keys.map((is, i) => Number(is && (key.place[i] as number) >= 0));
+  const usable = pairs.keys.map((is, i) => Number(is && (key.rowOf[i] as number) >= 0));
   const shown: Edge[] = [];
   for (let i = 0; i < queries.length; i += 1) {
     const query = queries[i] as number;
@@ -142,10 +143,10 @@ export function strongestOfEach(
     for (const { head, table, sizes, codes } of loaded) {
       const start = query * cols;
       for (let at = 0; at < end; at += 1) {
-        const code = (codes[start + at] as number) & PLACE;
+        const code = (codes[start + at] as number) & MASK;
         if (!((sizes[code] as number) > floor) || !usable[at]) continue;
         best.push({ query, key: at, head, value: table[code] as number });
-        best.sort((one, other) => Math.abs(other.value) - Math.abs(one.value)).splice(most);
+        best.sort((a, b) => Math.abs(b.value) - Math.abs(a.value)).splice(most);
         if (best.length === most) floor = Math.abs(best[most - 1]?.value as number);
       }
     }
@@ -154,7 +155,7 @@ export function strongestOfEach(
   return shown;
 }
 
-/** What each of these queries gives to the keys that stand apart: the mean over heads; by query. */
+/** The weight of each of these queries on the keys that stand apart: the mean over heads; by query. */
 export function givenApart(
   tiles: readonly (Tile | undefined)[],
   pairs: Pairs,
@@ -180,7 +181,7 @@ export interface Relation {
   value: number;
 }
 
-/** The strongest relations of one token, each with the head where it is strongest; not to what stands `apart`. */
+/** The strongest relations of a token, each with the head where it is strongest; without the elements in `apart`. */
 export function relations(values: Values, most: number, apart: readonly number[] = []): Relation[] {
   const strongestFirst: Relation[] = [];
   const loaded = values.map((row) => row ?? []) as Float32Array[];

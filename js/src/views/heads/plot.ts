@@ -23,11 +23,11 @@ const LEAST = 78;
 /** Heights of a row in px: at least, and where there is room. */
 const [LOW, HIGH] = [20, 28];
 
-/** What is drawn. */
+/** The content of the drawing. */
 export interface Drawing {
   heads: readonly HeadKey[];
   token: Token | null;
-  /** Index among the heads of the only one that is drawn in full; -1: all. */
+  /** Index of the single head that is drawn in full; -1: all. */
   only: number;
 }
 
@@ -44,7 +44,7 @@ interface PlotState {
   readonly widths: WeakMap<Axis, number>;
   /** The axes that are laid out. */
   pairs: Pairs | null;
-  /** The queries whose last one has been scrolled into view. */
+  /** The query axis whose last query has been scrolled into view. */
   sighted: Axis | null;
   /** The source that the canvas shows. */
   painted: string;
@@ -60,7 +60,7 @@ export function createPlot(
 ) {
   const canvas = h("canvas.hv-canvas.overlaid");
   const lines = createLines(canvas);
-  /** The scroll position that a column got from the other one. */
+  /** Scroll positions that a column received from the other column. */
   const followed = { query: -1, key: -1 };
   const column = (side: Side) => {
     const { scrolled, ...others } = events(side);
@@ -147,31 +147,31 @@ function layOut(state: PlotState, now: Pairs, width: number, height: number): vo
   const count = Math.max(query.shown.length, key.shown.length, 1);
   const row = Math.floor(Math.max(LOW, Math.min(HIGH, height / count)));
   const lanes = lanesOf(width);
-  const own = { query: columnWidth(state, query.axis, width), key: columnWidth(state, key.axis, width) };
+  const columnWidths = { query: columnWidth(state, query.axis, width), key: columnWidth(state, key.axis, width) };
   const off = { query: now.queries, key: now.keys };
   for (const side of SIDES) {
-    const size = { row, width: lanes[side] + own[side], height, lane: lanes[side] };
+    const size = { row, width: lanes[side] + columnWidths[side], height, lane: lanes[side] };
     state.columns[side].layout(now[side], off[side], size);
   }
-  state.margins.layOut(now, { width, lanes, own });
-  const [left, right] = [lanes.query + own.query + 2, width - lanes.key - own.key - 2];
+  state.margins.layOut(now, { width, lanes, columnWidths });
+  const [left, right] = [lanes.query + columnWidths.query + 2, width - lanes.key - columnWidths.key - 2];
   state.lines.layout({ width, height, row, left, right, lanes, rows: { query, key } });
   follow(state);
 }
 
-/** Draw lines and values, or dim the old picture until there are new ones. */
+/** Draw lines and values, or dim the old picture until the new arrives. */
 function draw(state: PlotState, { heads, token: looked, only }: Drawing): void {
   const { ctx, numbers, lines, columns, element, margins } = state;
   const { source } = ctx.resolved();
   const missing = numbers.missing(looked);
   setFlag(element, "data-stale", Boolean(missing));
   assign(element, { ariaBusy: String(Boolean(missing)) });
-  // The columns are there, whatever their lines are.
+  // The columns are complete, even without their lines.
   state.lacks(missing && { ...missing, part: true });
   // The picture of another map would be wrong, even dimmed.
   if (state.painted !== source.id || missing?.kind !== "awaited") lines.clear();
   if (missing) {
-    if (looked) margins.tell(looked); // no numbers of what was shown before
+    if (looked) margins.tell(looked); // no numbers of the previous picture
     return;
   }
   state.painted = source.id;
@@ -196,7 +196,7 @@ function draw(state: PlotState, { heads, token: looked, only }: Drawing): void {
   }
 }
 
-/** Say how much of the current token's weight is out of sight; null: there is none. */
+/** Show how much of the current token's weight is out of view; null: none. */
 function tellBeyond(state: PlotState, looked: Token | null): void {
   const { beyond, pairs } = state;
   assign(beyond.element, { hidden: !looked });
@@ -205,7 +205,7 @@ function tellBeyond(state: PlotState, looked: Token | null): void {
   beyond.show(state.numbers.valuesOf(looked.side, looked.index).values, pairs[side], state.columns[side].range());
 }
 
-/** Mark the current token, the pinned one, and what is masked. */
+/** Mark the current token, the pinned token, and masked tokens. */
 function mark(state: PlotState, looked: Token | null): void {
   const { ctx } = state;
   if (!state.pairs) return;
@@ -228,7 +228,7 @@ function mark(state: PlotState, looked: Token | null): void {
   }
 }
 
-/** Mark what is chosen together. */
+/** Mark the tokens chosen together. */
 function choose(state: PlotState): void {
   const { ctx } = state;
   const pins = ctx.pins();

@@ -1,4 +1,4 @@
-/** The rows of one side: every element of an axis, unless special tokens stand apart. */
+/** The rows of a side: every element of an axis, unless special tokens stand apart. */
 
 import type { Filters } from "../../wire/viewState.ts";
 import type { Axis } from "../../wire/wire.ts";
@@ -9,22 +9,22 @@ export interface Rows {
   /** The element of every row, ascending. */
   shown: Int32Array;
   /** The row of every element; -1: it has none. */
-  place: Int32Array;
+  rowOf: Int32Array;
   /** The elements that stand apart. */
   apart: readonly number[];
 }
 
-/** The rows of an axis: what stands apart has none. */
+/** The rows of an axis: elements that stand apart have no row. */
 export function rowsOf(axis: Axis, filters: Pick<Filters, "special">): Rows {
   const { labels, special } = axis;
   const apart = standApart(special, filters);
   const all = [...labels.keys()];
   const shown = Int32Array.from(all.filter((i) => !apart[i]));
-  const place = new Int32Array(labels.length).fill(-1);
+  const rowOf = new Int32Array(labels.length).fill(-1);
   shown.forEach((i, at) => {
-    place[i] = at;
+    rowOf[i] = at;
   });
-  return { axis, shown, place, apart: all.filter((i) => apart[i]) };
+  return { axis, shown, rowOf, apart: all.filter((i) => apart[i]) };
 }
 
 /** The names of the elements that stand apart: "[CLS] [SEP]". */

@@ -1,4 +1,4 @@
-/** A third column: the heads, of all layers, in which one pair is strongest. A click shows that head. */
+/** A third column: the heads, of all layers, in which a pair is strongest. A click shows the head. */
 import type { ViewContext } from "../../context.ts";
 import { assign, h, on, quoted, setChildren, setFlag, setStyles, setText } from "../../dom.ts";
 import { createAnswers } from "../../wire/answers.ts";
@@ -17,18 +17,18 @@ export interface StrongestHeads {
 
 export function createStrongestHeads(ctx: ViewContext, signal: AbortSignal): StrongestHeads {
   const answers = createAnswers(ctx, signal, () => show(...shown));
-  const [title, where, said, note] = [h("b"), h("span.dim"), h("div.dim", { role: "status" }), h("p.dim")];
+  const [title, where, status, note] = [h("b"), h("span.dim"), h("div.dim", { role: "status" }), h("p.dim")];
   const list = h("div.hv-list", { role: "group", "aria-label": "strongest heads of the pair" });
   const element = h("section.hv-aside", { "aria-label": "the pair in other heads" }, h("div", title, " ", where));
   const rows = Array.from({ length: MOST }, () => {
     const [name, bar, value] = [h("b"), h("span"), h("span.hv-number")];
     const row = h("button.hv-head.pick.subrow.ghost", { type: "button" }, name, h("span.hv-bar", bar), value);
-    return { row, name, bar, value, place: null as { layer: number; head: number } | null };
+    return { row, name, bar, value, head: null as { layer: number; head: number } | null };
   });
   let shown: [number, number, string] = [-1, -1, ""];
   setChildren(list, ...rows.map(({ row }) => row));
-  element.append(list, said, note);
-  for (const one of rows) on(one.row, signal, { click: () => one.place && ctx.selection.set(one.place) });
+  element.append(list, status, note);
+  for (const entry of rows) on(entry.row, signal, { click: () => entry.head && ctx.selection.set(entry.head) });
 
   function show(query: number, key: number, about: string): void {
     shown = [query, key, about];
@@ -52,18 +52,18 @@ export function createStrongestHeads(ctx: ViewContext, signal: AbortSignal): Str
     setText(title, isPair ? pair : "");
     setText(where, isPair ? (heads.length > 1 ? `in the ${heads.length} strongest heads` : "by head") : "");
     const lacking = values.length > 0 ? NOT_COMPARED : (answers.failure("pair", args) ?? "loading …");
-    setText(said, isPair && heads.length === 0 ? lacking : "");
-    rows.forEach((one, i) => {
+    setText(status, isPair && heads.length === 0 ? lacking : "");
+    rows.forEach((entry, i) => {
       const here = heads[i];
-      assign(one.row, { hidden: !here });
+      assign(entry.row, { hidden: !here });
       if (!here) return;
-      one.place = { layer: here.layer, head: here.head };
+      entry.head = { layer: here.layer, head: here.head };
       const isNow = here.layer === layer && here.head === head;
-      setText(one.name, headAddress(ctx, here.layer, here.head));
-      setText(one.value, amountText(here.value, source.stochastic ? Math.min(top, 0.99) : top));
-      setStyles(one.bar, { width: `${top > 0 ? (100 * Math.abs(here.value)) / top : 0}%` });
-      setFlag(one.row, "data-now", isNow);
-      one.row.ariaPressed = String(isNow);
+      setText(entry.name, headAddress(ctx, here.layer, here.head));
+      setText(entry.value, amountText(here.value, source.stochastic ? Math.min(top, 0.99) : top));
+      setStyles(entry.bar, { width: `${top > 0 ? (100 * Math.abs(here.value)) / top : 0}%` });
+      setFlag(entry.row, "data-now", isNow);
+      entry.row.ariaPressed = String(isNow);
     });
   }
   return { element, show };

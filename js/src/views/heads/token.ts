@@ -1,4 +1,4 @@
-/** The token that a HeadView is about: the hovered or pinned one, else the one that it opens with. */
+/** The token that a HeadView describes: the hovered or pinned token, else that of the opening. */
 import type { ViewContext } from "../../context.ts";
 import type { Cell } from "../../wire/wire.ts";
 import { openedAt } from "../base/opening.ts";
@@ -16,13 +16,13 @@ export interface Token {
 }
 
 export interface CurrentToken {
-  /** The token whose lines are all drawn: until one is chosen, the query that the view opens on. */
+  /** The token whose lines are all drawn: until the reader chooses a token, the query that the view opens on. */
   get(): Token | null;
   /** Where the arrow keys move: in a pair, its second token. */
   cursor(): { side: Side; index: number };
-  /** The cell of a token; if one of the other side is pinned, that of the pair of both. */
+  /** The cell of a token; if a token of the other side is pinned, the cell of both. */
   cellOf(side: Side, index: number): Cell;
-  /** Pin a cell; the pinned one is unpinned. */
+  /** Pin a cell; a pinned cell is unpinned. */
   pin(cell: Cell): void;
 }
 

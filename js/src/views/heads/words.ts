@@ -14,7 +14,7 @@ interface Names {
   /** The heads shown. */
   heads: readonly HeadKey[];
   pairs: Pairs;
-  /** The map of one of the heads. */
+  /** The map of a shown head. */
   tile: Tile | undefined;
 }
 
@@ -30,7 +30,7 @@ const verb = ({ source }: Names, side: Side): string => source.words[side === "q
 const inHead = ({ ctx, heads }: Names, head: number): string =>
   heads.length > 1 || typeof heads[0] === "number" ? ` (head ${ctx.headName(heads[head] as HeadKey)})` : "";
 
-/** The code of a byte is off by half a step: of the smallest one, the value may be 2.25 times as large. */
+/** The code of a byte is off by half a step: at the smallest code, the value may be 2.25 times as large. */
 const SURE = 4e-5;
 
 const value = (size: number, exact: boolean): string => {
@@ -38,7 +38,7 @@ const value = (size: number, exact: boolean): string => {
   return `${exact ? "=" : "≈"} ${printed(size, exact)}`;
 };
 
-/** "“cat” reads “sat” ≈ 0.41 (head 3), “[CLS]” ≈ 0.33 (head 7)"; where all are of one head, it is named once. */
+/** "“cat” reads “sat” ≈ 0.41 (head 3), “[CLS]” ≈ 0.33 (head 7)"; a head common to all is named once. */
 export function tokenWords(names: Names, { side, index }: Token, { values, exact }: TokenValues): string {
   const { ctx, source } = names;
   const [axis, other] = side === "query" ? [source.query, source.key] : [source.key, source.query];
@@ -47,15 +47,15 @@ export function tokenWords(names: Names, { side, index }: Token, { values, exact
   const toSink = factsOf(names, side, index);
   const most = relations(values, 3, names.pairs[side === "query" ? "key" : "query"].apart);
   if (most.length === 0) return `${name} ${verb(names, side)} nothing shown${toSink}`;
-  const isOneHead = most.every(({ head }) => head === most[0]?.head);
+  const isSameHead = most.every(({ head }) => head === most[0]?.head);
   const word = (relation: Relation, i: number): string => {
-    const where = isOneHead && i > 0 ? "" : inHead(names, relation.head);
+    const where = isSameHead && i > 0 ? "" : inHead(names, relation.head);
     return `${nameOf(ctx, other, relation.index)} ${value(relation.value, exact)}${where}`;
   };
   return `${name} ${verb(names, side)} ${most.map(word).join(", ")}${toSink}`;
 }
 
-/** What a query gives to no token, the mean of the heads whose maps are here; undefined without a sink. */
+/** The share of a query that goes to no token, the mean of the loaded heads; undefined without a sink. */
 export function sinkShare({ ctx, source, heads }: Pick<Names, "ctx" | "source" | "heads">, query: number) {
   if (!source.sink) return undefined;
   const { layer } = ctx.resolved();
@@ -64,7 +64,7 @@ export function sinkShare({ ctx, source, heads }: Pick<Names, "ctx" | "source" |
   return { mean: shares.reduce((sum, share) => sum + share, 0) / shares.length, count: shares.length };
 }
 
-/** What a query gives to no token, and how many keys it reads; "" if these are all, without a sink. */
+/** The share of a query that goes to no token, and how many keys it reads; "" if these are all, without a sink. */
 function factsOf(names: Names, side: Side, index: number): string {
   if (side === "key") return "";
   const share = sinkShare(names, index);
@@ -106,8 +106,8 @@ const THOUSANDS = new Intl.NumberFormat("en");
 const many = (count: number): string => THOUSANDS.format(count);
 
 /**
- * What is drawn, and how. `here`: the number of loaded heads; -1: only one token at a time is available. `token`: the one
- * that all lines are drawn of.
+ * The content of the drawing in words. `here`: the number of loaded heads; -1: a single token at a time is available.
+ * `token`: the token whose lines are all drawn.
  */
 export function drawnWords(
   { ctx, source, heads, pairs }: Names,

@@ -1,6 +1,6 @@
 /**
- * Interventions: heads knocked out and rows of attention set, the list of active ones, and the predictions before and
- * after. Inside another view only the controls are shown, since that view shows the list and the prediction itself.
+ * Interventions: heads knocked out and rows of attention set, the list of active interventions, and the predictions
+ * before and after. A nested view has only the controls, since its outer view shows the list and the prediction.
  */
 
 import { h, on, setText } from "../../dom.ts";
@@ -33,7 +33,7 @@ export const renderInterventionView = view((ctx, root, signal) => {
     answers.get<{ refusal: string }>("interventions")?.meta.refusal ?? answers.failure("interventions") ?? "";
   const bar = createActiveList(ctx, signal, "Nothing is changed yet.");
   const change = createChange(ctx, answers);
-  const copy = createCopyButton(ctx, signal, () => change.place());
+  const copy = createCopyButton(ctx, signal, () => change.numberAddress());
   const editor = createRowEditor(ctx, answers, signal, refusal);
   const pulls = h("div.row.active-acts", act, how);
   const row = h("div.active-pane.active-row", editor.element);

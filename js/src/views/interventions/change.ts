@@ -5,7 +5,7 @@ import { h, setChildren, setFlag, setText, shortLabel } from "../../dom.ts";
 import { percent, printed } from "../../numbers.ts";
 import { type Answers, createAnswers } from "../../wire/answers.ts";
 import { beforeAfter, type Outcome } from "../base/beforeAfter.ts";
-import type { NumberPlace } from "../base/copyPython.ts";
+import type { NumberAddress } from "../base/copyPython.ts";
 import { createProgress, type Missing, missingAnswer } from "../base/missing.ts";
 import { only, view } from "../base/view.ts";
 import { specsOf } from "./list.ts";
@@ -23,25 +23,27 @@ export interface Changed {
 export const NOT_HERE = /not in this file/;
 const FEW = 8;
 
-/** What the answer to a request lacks; null if complete. `away`: the message of a file without such an answer. */
+/**
+ * Why the answer to a request is missing; null if it is complete. `away`: the message of a file without such an answer.
+ */
 export function lacking(
   answers: Answers,
   topic: string,
   args: Record<string, unknown>,
-  what: string,
+  subject: string,
   away: string,
 ): Missing | null {
   if (answers.get(topic, args)) return null;
   if (NOT_HERE.test(answers.failure(topic, args) ?? "")) return { kind: "failed", words: away };
-  return missingAnswer(answers, topic, args, what);
+  return missingAnswer(answers, topic, args, subject);
 }
 
 export interface Change {
   element: HTMLElement;
   /** Request the effect of the active interventions, and show it; without any, the predictions as recorded. */
   show(): void;
-  /** Where the probability of the outcome that is now most probable stands; null if none is shown. */
-  place(): NumberPlace | null;
+  /** The address of the probability of the now most probable outcome; null if none is shown. */
+  numberAddress(): NumberAddress | null;
   /** That probability in words, for the readout. */
   words(): string;
 }
@@ -132,7 +134,7 @@ export function createChange(ctx: ViewContext, answers: Answers): Change {
     setText(target, row && row !== was ? `target ${name(row)}: ${percent(row[2])} → ${percent(row[3])}` : "");
   };
 
-  /** What is predicted before any change. */
+  /** The predictions before any change. */
   const recorded = (): void => {
     const { title, items } = ctx.header().predictions;
     const shown = items.slice(0, FEW).map(({ label, probability }) => ({ label, before: probability, after: null }));
@@ -144,7 +146,7 @@ export function createChange(ctx: ViewContext, answers: Answers): Change {
 
   return {
     element,
-    place() {
+    numberAddress() {
       const now = last && largest(last.rows, 3);
       const isProbability = last?.kind === "distribution" || last?.kind === "several";
       if (specsOf(ctx).length > 0) {
@@ -170,13 +172,13 @@ export function createChange(ctx: ViewContext, answers: Answers): Change {
         drawnKey = stateKey;
         return;
       }
-      const { args, change: found } = requestChange(ctx, answers);
+      const { args, change: answer } = requestChange(ctx, answers);
       const why = answers.failure("changed", args) ?? "";
       const away = "The predictions after this change are not in this file: they need a running kernel.";
-      state.show(found ? null : lacking(answers, "changed", args, "predictions after this change", away));
-      if (found) last = found;
+      state.show(answer ? null : lacking(answers, "changed", args, "predictions after this change", away));
+      if (answer) last = answer;
       else if (why) last = null;
-      setFlag(element, "data-stale", !found && !why);
+      setFlag(element, "data-stale", !answer && !why);
       const stateKey = JSON.stringify([last, ctx.selection.get("target")?.id, Boolean(why)]);
       if (stateKey === drawnKey) return;
       drawnKey = stateKey;
@@ -196,7 +198,7 @@ const name = ([, label]: Changed["rows"][0]): string => `\u2068${shortLabel(labe
 const largest = (rows: Changed["rows"], side: 2 | 3): Changed["rows"][0] | undefined =>
   rows.reduce<Changed["rows"][0] | undefined>((most, row) => (most && most[side] >= row[side] ? most : row), undefined);
 
-/** A cosine near one, with enough digits to show its difference from one. */
+/** A cosine near 1, with enough digits to show its difference from 1. */
 const digits = (value: number): string =>
   value > 0.999 && value < 1 ? `1 − ${printed(1 - value, false)}` : printed(value, false);
 

@@ -8,25 +8,25 @@ export const KNOCKS = "k: knock the head out, or restore it";
 
 export const specsOf = (ctx: ViewContext): readonly Spec[] => ctx.selection.get("interventions") ?? [];
 
-/** The place that an intervention changes; each place has at most one. */
-const placeOf = (spec: Spec): string =>
+/** The target of an intervention; each target has at most one intervention. */
+const targetOf = (spec: Spec): string =>
   [spec.kind, spec.stack, spec.layer, spec.head, spec.kind === "row" && spec.query].join();
 
-export const isSamePlace = (one: Spec, other: Spec): boolean => placeOf(one) === placeOf(other);
+export const hasSameTarget = (a: Spec, b: Spec): boolean => targetOf(a) === targetOf(b);
 
-/** Add an intervention, replacing the one at the same place. */
+/** Add an intervention, replacing that with the same target. */
 export function pull(ctx: ViewContext, spec: Spec): void {
   const specs = specsOf(ctx);
-  const at = specs.findIndex((active) => isSamePlace(active, spec));
+  const at = specs.findIndex((active) => hasSameTarget(active, spec));
   ctx.selection.set({ interventions: at < 0 ? [...specs, spec] : specs.with(at, spec) });
 }
 
 /** Remove an intervention. */
 export function release(ctx: ViewContext, spec: Spec): void {
-  ctx.selection.set({ interventions: specsOf(ctx).filter((active) => !isSamePlace(active, spec)) });
+  ctx.selection.set({ interventions: specsOf(ctx).filter((active) => !hasSameTarget(active, spec)) });
 }
 
-/** The intervention that ablates a head, if there is one. */
+/** The intervention that ablates a head, if any. */
 export function ablated(ctx: ViewContext, stack: string, layer: number, head: HeadKey): Spec | undefined {
   return specsOf(ctx).find(
     (spec) => spec.kind === "ablate" && spec.stack === stack && spec.layer === layer && spec.head === head,
@@ -44,7 +44,7 @@ export function knock(ctx: ViewContext, stack: string, layer: number, head: numb
 export function shownHeadOf(ctx: ViewContext): { source: Source; layer: number; head: HeadKey } | null {
   const at = ctx.resolved();
   if (at.source.kind === "map" && at.source.heads) return at;
-  // Attributions have no heads: the selection still says which attention is meant.
+  // Attributions have no heads: the selection still names the stack of attention.
   const source = ctx.header().sources.find(({ kind, heads }) => kind === "map" && heads);
   if (!source?.heads) return null;
   const [layer, head] = [ctx.selection.get("layer"), ctx.selection.get("head")];
@@ -53,7 +53,7 @@ export function shownHeadOf(ctx: ViewContext): { source: Source; layer: number; 
     : null;
 }
 
-/** A token of a stack by its label if the view knows it, otherwise by its number. */
+/** A token of a stack by its label if the view has it, otherwise by its number. */
 function tokenWords(ctx: ViewContext, stack: string, side: "query" | "key", at: number): string {
   const { sources, axes } = ctx.header();
   const maps = sources.filter((source) => source.stack === stack && source.kind === "map");

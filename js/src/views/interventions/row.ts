@@ -1,4 +1,4 @@
-/** A row of attention to be made uniform, set to one key, or adjusted by a slider. */
+/** A row of attention to be made uniform, set to a single key, or adjusted by a slider. */
 
 import type { ViewContext } from "../../context.ts";
 import { atEnd, h, iconButton, on, quoted, setChildren, setText, shortLabel, watchWidth } from "../../dom.ts";
@@ -14,7 +14,7 @@ import { headAddress } from "../base/navigation.ts";
 import { lastContent } from "../base/opening.ts";
 import { createSegments } from "../base/segmentedControl.ts";
 import { type Changed, distanceWords, lacking } from "./change.ts";
-import { isSamePlace, pull, release, shownHeadOf, specsOf } from "./list.ts";
+import { hasSameTarget, pull, release, shownHeadOf, specsOf } from "./list.ts";
 import { createStrips } from "./strips.ts";
 
 type Mode = "as" | SetRow["to"];
@@ -24,7 +24,7 @@ const RESTS = 180;
 /** The smallest share of a row that can be moved. */
 const NOTHING = 1e-9;
 
-interface Place {
+interface RowAddress {
   stack: string;
   layer: number;
   head: number;
@@ -73,7 +73,7 @@ export function createRowEditor(
     point: (key) => say(key),
     pin: (key) => pinKey(key),
     toggle(key) {
-      const at = place();
+      const at = address();
       const cell = at && cellOf(at.query, key);
       if (cell) ctx.selection.pinAll(toggled(ctx.selection.get("pins"), cell));
     },
@@ -121,7 +121,7 @@ export function createRowEditor(
     const source = ctx.header().sources.find(isTokens);
     return source ? lastContent(ctx.axisOf(source.query)) : tokensOf("query") - 1;
   };
-  const place = (): Place | null => {
+  const address = (): RowAddress | null => {
     const at = shownHeadOf(ctx);
     if (!at || typeof at.head !== "number") return null;
     const query = pinned("query");
@@ -129,8 +129,8 @@ export function createRowEditor(
     if (!attends(source, layer, head)) return null;
     return { stack: source.stack, layer, head, query: query < 0 ? opening() : query };
   };
-  const current = (at: Place): SetRow | undefined =>
-    specsOf(ctx).find((spec) => isSamePlace(spec, { kind: "row", ...at, to: "uniform" })) as SetRow | undefined;
+  const current = (at: RowAddress): SetRow | undefined =>
+    specsOf(ctx).find((spec) => hasSameTarget(spec, { kind: "row", ...at, to: "uniform" })) as SetRow | undefined;
   const strongest = (): number => before.reduce((best, value, i) => (value > (before[best] as number) ? i : best), 0);
   const keyOf = (): number => (pinned("key") < 0 ? strongest() : pinned("key"));
 
@@ -164,18 +164,18 @@ export function createRowEditor(
     );
   };
   const move = (by: number): void => {
-    const at = place();
+    const at = address();
     if (at) pinTokens(Math.max(0, Math.min(tokensOf("query") - 1, at.query + by)), pinned("key"));
   };
   const pinKey = (key: number): void => {
-    const at = place();
+    const at = address();
     if (!at) return;
     pinTokens(at.query, key);
     if (current(at)?.to === "one_hot") pull(ctx, { kind: "row", ...at, to: "one_hot", key });
   };
 
   const set = (to: Mode): void => {
-    const at = place();
+    const at = address();
     if (!at) return;
     const spec = current(at);
     live = null;
@@ -190,7 +190,7 @@ export function createRowEditor(
       live = slider.valueAsNumber;
       clearTimeout(timer);
       timer = setTimeout(() => {
-        const at = place();
+        const at = address();
         const amount = live;
         live = null;
         if (at && amount !== null) pull(ctx, { kind: "row", ...at, to: "free", amount });
@@ -210,7 +210,7 @@ export function createRowEditor(
   };
 
   /** The resulting row. */
-  const edited = (spec: SetRow | undefined, at: Place): Float32Array => {
+  const edited = (spec: SetRow | undefined, at: RowAddress): Float32Array => {
     if (!spec) return before;
     if (spec.to === "uniform") {
       const readable = before.reduce((sum, value) => sum + Number(value > 0), 0);
@@ -224,13 +224,13 @@ export function createRowEditor(
     const amount = live ?? spec.amount ?? 1;
     return row ? before.map((value, i) => value + amount * ((row.row[i] as number) - value)) : before;
   };
-  const freed = (at: Place): { row: Float32Array; movable: number } | undefined => {
+  const freed = (at: RowAddress): { row: Float32Array; movable: number } | undefined => {
     const answer = answers.get<{ movable: number }>("free_row", { ...at });
     return answer && { row: Float32Array.from(floatsOf(answer.buffers[0] as DataView)), movable: answer.meta.movable };
   };
 
   const show = (): void => {
-    const at = place();
+    const at = address();
     const shownHead = shownHeadOf(ctx);
     const why = refusal();
     body.hidden = !at || Boolean(why);
@@ -282,7 +282,7 @@ export function createRowEditor(
     say(-1);
   };
 
-  const tellFree = (at: Place): void => {
+  const tellFree = (at: RowAddress): void => {
     const row = freed(at);
     const away = "The free part of this row is not in this file: it needs a running kernel.";
     state.show(lacking(answers, "free_row", { ...at }, "free part of this row", away));

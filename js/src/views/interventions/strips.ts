@@ -30,7 +30,7 @@ const NAMES = 44;
 /** px along the bars that a label needs, lying and rising. */
 const [LABEL, RISING] = [44, 16];
 
-/** The values of one lane as bars, up to `most`; the pen is left faint, for the line below them. */
+/** The values of a lane as bars, up to `most`; the pen is left faint, for the line below them. */
 function paintLane(
   pen: CanvasRenderingContext2D,
   lane: number,

@@ -1,9 +1,9 @@
 /**
- * One matrix: rows are queries, columns are keys. Hover previews, click pins and reads the exact row, arrows
- * move through layers and heads.
+ * A single matrix: rows are queries, columns are keys. Hover previews, click pins and reads the exact row, arrows move
+ * through layers and heads.
  *
  * A change runs `layout` (heatmap/layout.ts), `paint` (heatmap/paint.ts) and `point` (heatmap/point.ts), in this order,
- * over one `HeatmapState`. Each compares what it depends on with what it did last, so that a pointer that moves runs
+ * over a shared `HeatmapState`. Each compares its input with that of its last run, so that a pointer that moves runs
  * `point` alone.
  */
 
@@ -13,7 +13,7 @@ import { createExactRows } from "../base/cellValues.ts";
 import { createChosen } from "../base/chosen.ts";
 import { createScale } from "../base/colourScale.ts";
 import { createCopyButton } from "../base/copyPython.ts";
-import { filterPlace, setFilters } from "../base/filters.ts";
+import { filterSlot, setFilters } from "../base/filters.ts";
 import { createFrame } from "../base/frame.ts";
 import { pickCells, pinAnother } from "../base/gestures.ts";
 import { kindWords } from "../base/mixers.ts";
@@ -26,12 +26,15 @@ import { only, view } from "../base/view.ts";
 import { createFigure } from "./figure.ts";
 import { follow, layout, mark, outline } from "./heatmap/layout.ts";
 import { paint } from "./heatmap/paint.ts";
-import { cellAt, listenAlong, movePin, point, samePlace } from "./heatmap/point.ts";
+import { cellAt, isSameCell, listenAlong, movePin, point } from "./heatmap/point.ts";
 import type { HeatmapState } from "./heatmap/state.ts";
 import { createRowBars } from "./rowBars.ts";
 import { heightBeside } from "./size.ts";
 
-/** px that a lone map may take in all, and those of them that the frame's lines and its body's padding take. */
+/**
+ * Largest height in px of a lone map with its frame, and the part of it that the frame's lines and its body's padding
+ * take.
+ */
 const TALLEST = 560;
 const EDGES = 18;
 
@@ -59,7 +62,7 @@ export const renderHeatmap = view((around, root, signal) => {
   const frame = createFrame(ctx, root, {
     layout: "",
     controls: controls.elements,
-    tags: [opensRoom, filterPlace(ctx)],
+    tags: [opensRoom, filterSlot(ctx)],
     legend: scale.element,
     body: [body],
     skeleton: "own",
@@ -106,7 +109,7 @@ export const renderHeatmap = view((around, root, signal) => {
   return (changed) => update(state, changed);
 });
 
-/** Let the pointer and the keys choose cells, rows and heads, and lay out anew when the room changes. */
+/** Handle the pointer and the keys, which choose cells, rows and heads, and lay out again when the room changes. */
 function listen(state: HeatmapState): void {
   const { ctx, signal, figure, root } = state;
   const { selection } = ctx;
@@ -136,7 +139,7 @@ function listen(state: HeatmapState): void {
     click(event) {
       const cell = cellAt(state, event);
       // Cells are compared in this view's unit, so that a second click also unpins a cell pinned in another unit.
-      if (cell) selection.pin(samePlace(ctx.cell("pinned"), cell) ? null : cell);
+      if (cell) selection.pin(isSameCell(ctx.cell("pinned"), cell) ? null : cell);
     },
   });
   listenAlong(
@@ -184,7 +187,7 @@ function listen(state: HeatmapState): void {
 
 function words(state: HeatmapState): void {
   const { root, ctx, frame } = state;
-  if (root === ctx.el) state.controls.show(); // an outer view has its own
+  if (root === ctx.el) state.controls.show(); // the outer view has these controls
   const source = ctx.source();
   const kind = source.words.slice(0, 2).join(" → ");
   const where = whereWords(ctx);
@@ -235,7 +238,7 @@ function draw(state: HeatmapState): void {
   outline(state);
 }
 
-// A view that holds this one gives its root a height and `data-box`.
+// An outer view gives the root of this view a height and `data-box`.
 function refit(state: HeatmapState): void {
   const { root, body } = state;
   const given = root.dataset.box !== undefined;

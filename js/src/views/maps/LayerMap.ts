@@ -1,8 +1,8 @@
 /**
- * One row of a map in every layer: rows are layers, columns are tokens. For attributions, the row of a target.
+ * A single row of a map in every layer: rows are layers, columns are tokens. For attributions, the row of a target.
  *
- * `draw` lays out and `paint` fills the canvas; `point` moves the crosshair and the readout. `open` shows the text in the layer
- * of a row, and `close` at the input again.
+ * `draw` lays out and `paint` fills the canvas; `point` moves the crosshair and the readout. `open` shows the text in
+ * the layer of a row, and `close` at the input again.
  */
 
 import { heatMap, lut } from "../../colour.ts";
@@ -15,7 +15,7 @@ import type { Cell, HeadKey, Source } from "../../wire/wire.ts";
 import { nameOf } from "../base/cellValues.ts";
 import { type Bar, boxOf, type Chosen, createChosen } from "../base/chosen.ts";
 import { type ColourScale, createScale } from "../base/colourScale.ts";
-import { filterPlace, filtersOf, setFilters, standApart } from "../base/filters.ts";
+import { filterSlot, filtersOf, setFilters, standApart } from "../base/filters.ts";
 import { createFrame, type Frame } from "../base/frame.ts";
 import { pickCells, type Spot, togglePin } from "../base/gestures.ts";
 import { missingTile } from "../base/missing.ts";
@@ -56,7 +56,7 @@ interface LayerMapState {
   size: Size | null;
   laidOut: string;
   rows: Row[];
-  /** The same attributions at the input, whose row stands above those of the layers; null without such a row. */
+  /** The same attributions at the input, whose row is above those of the layers; null without such a row. */
   input: Resolved | null;
   spot: [number, number] | null;
   readonly chosen: Chosen;
@@ -87,7 +87,7 @@ export const renderLayerMap = view((ctx, root, signal) => {
   root.classList.add("aw-layermap");
   const frame = createFrame(ctx, root, {
     layout: "",
-    tags: [filterPlace(ctx)],
+    tags: [filterSlot(ctx)],
     legend: h("span.ends", back, scale.element),
     body: [element],
     skeleton: "own",
@@ -161,7 +161,7 @@ function ofTargets({ query, key }: Source): boolean {
   return query !== key;
 }
 
-/** The shown row (target or query): the pinned one, else the first target, or the query at which the text opens. */
+/** The shown row (target or query): the pinned row, else the first target, or the query at which the text opens. */
 function rowShown(ctx: ViewContext, source: Source): number {
   const count = ctx.axisOf(source.query).labels.length;
   const row = ctx.cell("pinned")?.query ?? -1;
@@ -169,12 +169,12 @@ function rowShown(ctx: ViewContext, source: Source): number {
   return ofTargets(source) ? 0 : openedAt(ctx, source);
 }
 
-function exactly(state: LayerMapState, ...place: [string, number, HeadKey, number]): Row {
+function exactly(state: LayerMapState, ...address: [string, number, HeadKey, number]): Row {
   const { exact } = state;
-  const name = place.join();
+  const name = address.join();
   if (!exact.has(name)) {
     exact.set(name, null);
-    void state.ctx.tiles.row(...place, true).then((values) => {
+    void state.ctx.tiles.row(...address, true).then((values) => {
       if (values) exact.set(name, values);
       else exact.delete(name); // requested again on the next change
       if (values && !state.signal.aborted) draw(state);
@@ -183,7 +183,7 @@ function exactly(state: LayerMapState, ...place: [string, number, HeadKey, numbe
   return exact.get(name) ?? undefined;
 }
 
-/** The row in one layer if it is loaded; otherwise its matrix is requested, unless it is yet to be computed. */
+/** The row in a layer if it is loaded; otherwise its matrix is requested, unless it is yet to be computed. */
 function read(state: LayerMapState, layer: number): Row {
   const { tiles } = state.ctx;
   const { source, head } = state.ctx.layered();
@@ -232,7 +232,7 @@ function draw(state: LayerMapState): void {
   const key = ctx.axisOf(source.key);
   const about = `${ofTargets(source) ? "for" : "in the row of"} ${nameOf(ctx, source.query, rowShown(ctx, source))}`;
   const title = frame.show(about, `${plural(source.unit)} in every layer`);
-  // The button keeps its place, so that a click does not move the picture away from the pointer.
+  // The hidden button still takes its room, so that a click does not move the picture away from the pointer.
   state.back.style.visibility = inside(ctx) ? "" : "hidden";
   figure.plot.ariaLabel = `${title}, ${about}. Up and down arrows change the layer, left and right the ${source.unit}; Enter shows the text in that layer, or at the input again.`;
   const ofLayers = layers.map((layer) => read(state, layer));
@@ -275,21 +275,21 @@ function cellAt(state: LayerMapState, [row, key]: Spot): Cell {
   return layer === undefined ? cell : { ...cell, layer };
 }
 
-/** Outline the cells chosen in one layer of this row, and draw the span. */
+/** Outline the cells of this row chosen in a layer, and draw the span. */
 function drawChosen(state: LayerMapState, source: Source, shown: Size): void {
   const { ctx } = state;
   const span = ctx.span("key");
   const row = rowShown(ctx, source);
-  const place = (key: number): number => state.parts?.[1].place(key) ?? -1;
+  const positionOf = (key: number): number => state.parts?.[1].positionOf(key) ?? -1;
   const wide = shown.cellWidth;
   const [start, stop] = span ?? [0, 0];
-  const covered = Array.from({ length: stop - start }, (_, i) => place(start + i)).filter((at) => at >= 0);
+  const covered = Array.from({ length: stop - start }, (_, i) => positionOf(start + i)).filter((at) => at >= 0);
   const line = ({ layer }: Cell): number =>
     layer === undefined ? Number(Boolean(state.input)) - 1 : source.layers.includes(layer) ? rowAt(state, layer) : -1;
   const here = ctx.pins().filter((cell) => cell.query === row && line(cell) >= 0);
   state.chosen.draw(
     here
-      .map((cell) => ({ query: line(cell), key: place(cell.key) }))
+      .map((cell) => ({ query: line(cell), key: positionOf(cell.key) }))
       .filter(({ key }) => key >= 0)
       .map((cell) => boxOf(cell, shown)),
     [],
@@ -326,7 +326,7 @@ function paint(state: LayerMapState, { signed, stochastic }: Source, cols: numbe
   rows.forEach((values, r) => {
     values?.forEach((value, c) => {
       if (Number.isNaN(value)) return;
-      const share = Math.min(1, Math.abs(value) / (end || 1)); // what stands apart may be larger
+      const share = Math.min(1, Math.abs(value) / (end || 1)); // elements apart may have larger values
       codes[r * cols + c] = Math.sign(value) * Math.round(TOP * Math.sqrt(share));
     });
   });
@@ -373,14 +373,18 @@ function point(state: LayerMapState): void {
   const backWords = (at: number): string => `text: ${layerWords(ctx, source, at)} · back to the input`;
   setText(back, backWords(layer));
   reserve(back, backWords(source.layers.at(-1) ?? layer));
-  // The row that is read out is that of the text, except for the keyboard, which goes through the layers.
+  // The readout describes the row of the text, except for the keyboard, which moves through the layers.
   const isFocused = state.root.contains(document.activeElement);
   const shownRow = inside(ctx) || isFocused || !input ? at : 0;
   const [row, key] = spot ?? [shownRow, ctx.cell("hover")?.key ?? -1];
-  const [place, col] = [parts[0].place(row), parts[1].place(key)];
+  const [position, col] = [parts[0].positionOf(row), parts[1].positionOf(key)];
   const outlined = inside(ctx) || isFocused || input ? shownRow : -1;
-  figure.crosshair.move(size, { unit: "", query: spot ? place : -1, key: col }, { unit: "", query: outlined, key: -1 });
-  figure.left.mark(spot ? place : -1, outlined);
+  figure.crosshair.move(
+    size,
+    { unit: "", query: spot ? position : -1, key: col },
+    { unit: "", query: outlined, key: -1 },
+  );
+  figure.left.mark(spot ? position : -1, outlined);
   figure.top.mark(col, -1);
   const values = state.rows[row] ?? new Float32Array();
   const word = (i: number): string => `${nameOf(ctx, source.key, i)} ${printed(values[i] ?? Number.NaN, false)}`;
@@ -389,14 +393,14 @@ function point(state: LayerMapState): void {
   const tile = of === undefined ? null : ctx.tiles.get(source.id, of, ctx.layered().head);
   const why = values.length > 0 && key >= 0 ? absence(source, tile, rowShown(ctx, source), key) : "";
   const most = [...values.keys()].sort((a, b) => sizeOf(b) - sizeOf(a)).slice(0, 3);
-  const what = !values.length
+  const words = !values.length
     ? "not computed yet, click to compute it"
     : key >= 0
       ? why || Number.isNaN(values[key])
         ? `${nameOf(ctx, source.key, key)}: ${why || LATER}`
         : `≈ ${word(key)}`
       : `largest ≈ ${most.map(word).join(", ")}`;
-  state.frame.readout.show(`${rowWords(state, row)}: ${what}`, isFocused);
+  state.frame.readout.show(`${rowWords(state, row)}: ${words}`, isFocused);
 }
 
 function hover(state: LayerMapState, at: [number, number] | null): void {
@@ -412,7 +416,7 @@ function find(state: LayerMapState, event: MouseEvent): [number, number] | null 
   const { parts, size } = state;
   const at = size && parts && spotAt(event, state.figure.plot, size.rows, size.cols);
   if (!at || !parts) return null;
-  const [row = -1, key = -1] = at.map((place, i) => (parts as readonly AxisPart[])[i]?.drawn()[place] ?? -1);
+  const [row = -1, key = -1] = at.map((position, i) => (parts as readonly AxisPart[])[i]?.drawn()[position] ?? -1);
   return [row, key];
 }
 
@@ -422,8 +426,8 @@ function step(state: LayerMapState, layers: number, keys: number): () => void {
     if (!state.parts || !(keys || state.spot)) return;
     const { layer } = state.ctx.layered();
     const { inside } = state.parts[1];
-    const place = inside.indexOf(state.spot?.[1] ?? -1);
-    const key = inside[Math.max(0, Math.min(inside.length - 1, place + keys))] ?? -1;
+    const position = inside.indexOf(state.spot?.[1] ?? -1);
+    const key = inside[Math.max(0, Math.min(inside.length - 1, position + keys))] ?? -1;
     if (state.parts[1].reveal(key)) relabel(state);
     hover(state, [rowAt(state, layer), key]);
   };

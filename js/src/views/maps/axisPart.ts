@@ -1,6 +1,6 @@
 /**
  * The elements of an axis that a map draws: all but those that stand apart, and of a long text a window of these.
- * Selections name elements of the whole axis; pictures and pointers count the drawn ones.
+ * Selections index elements of the whole axis; pictures and pointers index the drawn elements.
  */
 import type { Axis } from "../../wire/wire.ts";
 
@@ -13,20 +13,20 @@ export interface AxisPart {
   readonly inside: readonly number[];
   /** The labels of those inside. */
   readonly names: readonly string[];
-  /** The window: its first place among those inside, and its length. */
+  /** The window: its first position among the elements inside, and its length. */
   readonly start: number;
   readonly count: number;
   /** The drawn elements. */
   drawn(): readonly number[];
   /** Labels of the drawn elements. */
   side(): Side;
-  /** The place of an element among the drawn ones; -1: it is not drawn. */
-  place(element: number | undefined): number;
-  /** Open a window of so many elements: the first ones, or those around the middle of the window before. */
+  /** The position of an element among the drawn elements; -1: it is not drawn. */
+  positionOf(element: number | undefined): number;
+  /** Open a window of this size: the first elements, or those around the middle of the window before. */
   open(count: number): void;
   /** Move the window by some elements; whether it moved. */
   move(by: number): boolean;
-  /** Move the window so that an element stands in its middle, unless it is drawn anyway; whether it moved. */
+  /** Move the window so that an element is in its middle, unless it is drawn anyway; returns whether it moved. */
   reveal(element: number): boolean;
 }
 
@@ -35,9 +35,9 @@ export function createAxisPart(axis: Side, standsApart: readonly boolean[]): Axi
   const apart = elements.filter((i) => standsApart[i]);
   const inside = elements.filter((i) => !standsApart[i]);
   const names = inside.map((i) => axis.labels[i] as string);
-  const places = new Int32Array(elements.length).fill(-1);
-  inside.forEach((element, place) => {
-    places[element] = place;
+  const positions = new Int32Array(elements.length).fill(-1);
+  inside.forEach((element, position) => {
+    positions[element] = position;
   });
   let [start, count] = [0, inside.length];
   const to = (first: number): boolean => {
@@ -63,19 +63,19 @@ export function createAxisPart(axis: Side, standsApart: readonly boolean[]): Axi
         special: drawn.map((i) => axis.special[i] ?? 0),
       };
     },
-    place(element = -1) {
-      const place = (places[element] ?? -1) - start;
-      return place >= 0 && place < count ? place : -1;
+    positionOf(element = -1) {
+      const position = (positions[element] ?? -1) - start;
+      return position >= 0 && position < count ? position : -1;
     },
-    open(wanted) {
+    open(size) {
       const middle = count === inside.length ? 0 : start + count / 2;
-      count = Math.max(0, Math.min(inside.length, wanted));
+      count = Math.max(0, Math.min(inside.length, size));
       to(middle - count / 2);
     },
     move: (by) => to(start + by),
     reveal(element) {
-      const place = places[element] ?? -1;
-      return place >= 0 && (place < start || place >= start + count) && to(place - (count - 1) / 2);
+      const position = positions[element] ?? -1;
+      return position >= 0 && (position < start || position >= start + count) && to(position - (count - 1) / 2);
     },
   };
 }

@@ -1,5 +1,5 @@
 /** The overlays of a heatmap: hovered row and column, pinned cell, outlined cells. Moved, never rebuilt. */
-import { h, place, setChildren } from "../../dom.ts";
+import { h, setBox, setChildren } from "../../dom.ts";
 import type { Cell } from "../../wire/wire.ts";
 import type { Size } from "./size.ts";
 
@@ -21,16 +21,16 @@ export function createCrosshair(): Crosshair {
   const [pin, cursor] = [h("div.cursor.pin"), h("div.cursor")];
 
   const cell = (el: HTMLElement, { cellWidth, cellHeight }: Size, query = -1, key = -1): void =>
-    place(el, key * cellWidth, query * cellHeight, cellWidth, cellHeight);
+    setBox(el, key * cellWidth, query * cellHeight, cellWidth, cellHeight);
   const rowBand = (el: HTMLElement, size: Size, query = -1): void =>
-    place(el, 0, query * size.cellHeight, size.width, size.cellHeight);
+    setBox(el, 0, query * size.cellHeight, size.width, size.cellHeight);
 
   return {
     elements: [marks, pinRow, row, col, pin, cursor],
     move(size, hover, pinned) {
       rowBand(row, size, hover?.query);
       rowBand(pinRow, size, pinned?.query);
-      place(col, (hover?.key ?? -1) * size.cellWidth, 0, size.cellWidth, size.height);
+      setBox(col, (hover?.key ?? -1) * size.cellWidth, 0, size.cellWidth, size.height);
       cell(cursor, size, hover?.query, hover?.key);
       cell(pin, size, pinned?.query, pinned?.key);
     },

@@ -1,4 +1,4 @@
-/** What a window of a long text leaves out, said at its edges: a click on "122 later" moves it there. */
+/** The elements outside a window of a long text, counted at its edges: a click on "122 later" moves it there. */
 
 import { assign, h, on, setFlag, setText } from "../../dom.ts";
 import type { AxisPart } from "./axisPart.ts";
@@ -8,14 +8,14 @@ export interface Edges {
   corner: HTMLElement;
   below: HTMLElement;
   foot: HTMLElement;
-  /** Say what is left out of these axes; `isLong`: the whole map is too dense to be read. */
+  /** Count the elements outside the windows of these axes; `isLong`: the whole map is too dense to be read. */
   show(query: AxisPart, key: AxisPart, isLong: boolean, isWhole: boolean): void;
 }
 
 /** `move` moves the window by pages; `whole` switches between window and whole map. */
 export function createEdges(signal: AbortSignal, move: (rows: number, cols: number) => void, whole: () => void): Edges {
   const button = (rows: number, cols: number): HTMLButtonElement => {
-    // The arrow keys of the map go there, too.
+    // The arrow keys of the map move there, too.
     const el = h("button.edge", { type: "button", tabindex: "-1" });
     on(el, signal, { click: () => move(rows, cols) });
     return el;

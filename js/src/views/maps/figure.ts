@@ -1,4 +1,4 @@
-/** A matrix on the page: its canvas, its overlays, its labels, and what is apart: separate tokens, and a sink. */
+/** A matrix on the page: its canvas, its overlays, its labels, and the elements apart: special tokens, and a sink. */
 import type { ViewContext } from "../../context.ts";
 import { assign, h, setSizes } from "../../dom.ts";
 import { SINK_NAME } from "../base/rowFacts.ts";
@@ -23,18 +23,18 @@ const NARROW = 420;
 export interface FigureLayout {
   query: AxisPart;
   key: AxisPart;
-  /** The names of what stands apart; "": nothing does. */
+  /** The names of the elements apart; "": none. */
   names: string;
   box: Box;
   /** Whether all cells are shown, however small. */
   whole: boolean;
   numbers: Numbers;
-  /** Whether a column before the first one is for what goes to no element. */
+  /** Whether a column before the first shows the weight on no element. */
   sink?: boolean;
 }
 
 export interface FigureEvents {
-  /** Bring what stands apart back into the map. */
+  /** Bring the elements apart back into the map. */
   back(): void;
   /** Move the window by pages. */
   move(rows: number, cols: number): void;
@@ -42,8 +42,8 @@ export interface FigureEvents {
   whole(): void;
 }
 
-/** Put the column of the sink before the plot, or take it away; returns the px that it takes. */
-function placeSink(sink: SinkColumn, plot: HTMLElement, hasSink: boolean, size: Size, topRoom: number): number {
+/** Insert the column of the sink before the plot, or remove it; returns its width in px. */
+function layOutSink(sink: SinkColumn, plot: HTMLElement, hasSink: boolean, size: Size, topRoom: number): number {
   for (const part of [sink.name, sink.element]) {
     if (!hasSink) part.remove();
     else if (part.parentElement !== plot.parentElement) plot.before(part);
@@ -52,10 +52,10 @@ function placeSink(sink: SinkColumn, plot: HTMLElement, hasSink: boolean, size: 
   return hasSink ? sink.room(size.cellWidth) : 0;
 }
 
-/** `what` is its role description; `over` are overlays. */
+/** `description` is its role description; `over` are overlays. */
 export function createFigure(
   ctx: ViewContext,
-  what: string,
+  description: string,
   signal: AbortSignal,
   events: FigureEvents,
   ...over: HTMLElement[]
@@ -64,7 +64,7 @@ export function createFigure(
   const canvas = h("canvas.cells");
   const crosshair = createCrosshair();
   const ink = createInk(ctx);
-  const role = { tabindex: "0", role: "application", "aria-roledescription": what };
+  const role = { tabindex: "0", role: "application", "aria-roledescription": description };
   const plot = h("div.plot", role, canvas, ink.element, ...crosshair.elements, ...over);
   const shares = createShares(ctx, signal, events.back);
   const sink = createSinkColumn(ctx);
@@ -84,7 +84,7 @@ export function createFigure(
   let size: Size | null = null;
   let isLong = false;
 
-  /** Label the drawn rows and columns, and say what the window leaves out. */
+  /** Label the drawn rows and columns, and count the elements outside the window. */
   const label = (): void => {
     if (!now || !size) return;
     left.layout({ ...now.query.side(), cell: size.cellHeight, room: sizes.leftRoom });
@@ -106,9 +106,9 @@ export function createFigure(
     /** Whether the whole map is too dense to be read. */
     isLong: () => isLong,
     /** Lay out sizes and labels in a box. */
-    layout(wanted: FigureLayout): Size {
-      now = wanted;
-      const { query, key, names, box, whole, numbers, sink: hasSink = false } = wanted;
+    layout(layout: FigureLayout): Size {
+      now = layout;
+      const { query, key, names, box, whole, numbers, sink: hasSink = false } = layout;
       const font = ["font-size", "font-family"].map((name) => styleValue(ctx, left.element, name)).join(" ");
       const [rows, cols] = [query.inside.length, key.inside.length];
       const isNarrow = box.width < NARROW;
@@ -116,7 +116,7 @@ export function createFigure(
       let leftRoom = labelRoom(query.names, fit(rows, cols, box).cellHeight, font, Math.min(132, box.width * 0.28));
       const sinkRoom = hasSink ? sink.room(fit(rows, cols + 1, box).cellWidth) : 0;
       const across = (): number => Math.max(24, box.width - leftRoom - sinkRoom - sharesWidth - 4);
-      // Labels lie flat where all of them fit, or else rise; the height left to the cells depends on it.
+      // Labels are flat where all of them fit, or else slanted; the height left to the cells depends on it.
       const longest = Math.min(slantLength(Math.min(TALLEST_LABELS, box.height / 4)), 160);
       const high = (above: number): Box => ({ width: across(), height: Math.max(24, box.height - above - 4) });
       const least = sharesWidth ? HEADING_HEIGHT : FLAT;
@@ -141,7 +141,7 @@ export function createFigure(
       query.open(size.rows);
       key.open(size.cols);
       label();
-      const before = placeSink(sink, plot, hasSink, size, topRoom);
+      const before = layOutSink(sink, plot, hasSink, size, topRoom);
       shares.layout(names, numbers, size, top.flat() ? 0 : overhang(key, size, font, topRoom), isNarrow);
       const { width, height } = size;
       setSizes(element, { left: leftRoom + before, sink: before, top: above, width, height, foot });

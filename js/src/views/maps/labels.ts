@@ -32,30 +32,30 @@ function fitting(count: number, cell: number): number[] {
 export interface LabelLayout {
   labels: readonly string[];
   special: readonly number[];
-  /** px of one cell along the axis. */
+  /** px of a cell along the axis. */
   cell: number;
   room: number;
-  /** Top labels rise at 45 degrees where they do not fit flat; otherwise they stand upright. */
+  /** Top labels are slanted by 45 degrees where they do not fit flat; otherwise they are upright. */
   slant?: boolean;
 }
 
 export interface AxisLabels {
   element: HTMLElement;
   layout(layout: LabelLayout): void;
-  /** Whether a top axis lies flat, because its cells are wide enough. */
+  /** Whether a top axis is flat, because its cells are wide enough. */
   flat(): boolean;
   /** Show the labels of the hovered and the pinned element over their neighbours. */
   mark(hovered: number | undefined, pinned: number | undefined): void;
 }
 
-/** Labels along one side: "left" downwards; "top" rotated unless the cells are wide enough for flat labels. */
+/** Labels along a side: "left" downwards; "top" rotated unless the cells are wide enough for flat labels. */
 export function createLabels(side: "left" | "top"): AxisLabels {
   const element = h(`div.labs.labs-${side}`, { "aria-hidden": "true" });
   const hover = h("span.lab.lab-over");
   const pin = h("span.lab.lab-over.lab-pin");
   let now: LabelLayout = { labels: [], special: [], cell: 0, room: 0 };
   let flat = false;
-  let places: number[] = [];
+  let indices: number[] = [];
   let spans: HTMLElement[] = [];
   const isMarked = createWatch();
   const slanted = (): boolean => Boolean(now.slant) && !flat;
@@ -88,8 +88,8 @@ export function createLabels(side: "left" | "top"): AxisLabels {
       flat = side === "top" && layout.room <= layout.cell + 2;
       setFlag(element, "data-flat", flat);
       setFlag(element, "data-slant", slanted());
-      places = fitting(layout.labels.length, layout.cell);
-      spans = places.map((i) => show(h("span.lab"), i));
+      indices = fitting(layout.labels.length, layout.cell);
+      spans = indices.map((i) => show(h("span.lab"), i));
       setChildren(element, ...spans, show(pin), show(hover));
     },
     mark(hovered = -1, pinned = -1) {
@@ -98,7 +98,7 @@ export function createLabels(side: "left" | "top"): AxisLabels {
       show(pin, pinned);
       const touches = (i: number, other: number): boolean =>
         i !== other && other >= 0 && Math.abs(i - other) * now.cell < LINE;
-      places.forEach((i, k) => {
+      indices.forEach((i, k) => {
         setFlag(spans[k] as HTMLElement, "data-under", touches(i, hovered) || touches(i, pinned));
       });
     },

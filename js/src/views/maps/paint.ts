@@ -14,7 +14,10 @@ export interface Matrix {
   causal: boolean;
 }
 
-/** The codes of some rows and columns of a matrix; hidden, as they are not zeros: a causal one's cells right of the diagonal. */
+/**
+ * The codes of some rows and columns of a matrix; cells right of the diagonal of a causal matrix are hidden, since they
+ * are not zeros.
+ */
 export function gather(
   codes: Codes,
   stride: number,
@@ -38,7 +41,7 @@ export function gather(
 
 const POOLED = new WeakMap<Codes, readonly [number, Matrix]>();
 
-/** A matrix whose blocks of `factor` x `factor` cells are replaced by their largest |code|, so that peaks are kept. */
+/** A matrix whose blocks of `factor` x `factor` cells are replaced by their largest |code|, so that peaks remain. */
 export function maxPool(matrix: Matrix, factor: number): Matrix {
   if (factor <= 1) return matrix;
   const { codes, start, rows, cols, causal } = matrix;
@@ -48,7 +51,7 @@ export function maxPool(matrix: Matrix, factor: number): Matrix {
   const outRows = Math.ceil(rows / factor);
   const outCols = Math.ceil(cols / factor);
   const out = new (codes.constructor as Int16ArrayConstructor)(outRows * outCols);
-  // Hidden cells count only if there is nothing else.
+  // Hidden cells count only if all are hidden.
   if (codes instanceof Int16Array) out.fill(HIDDEN);
   for (let r = 0; r < rows; r += 1) {
     const first = start + r * cols;
@@ -69,7 +72,7 @@ export function maxPool(matrix: Matrix, factor: number): Matrix {
   return pooled;
 }
 
-/** Write a matrix, one pixel per cell, into an image `width` pixels wide. */
+/** Write a matrix, a pixel per cell, into an image `width` pixels wide. */
 export function paintCells(pixels: Uint32Array, matrix: Matrix, lut: Uint32Array): void {
   const { codes, start, rows, cols, causal } = matrix;
   if (codes instanceof Int16Array && !causal) {

@@ -8,8 +8,8 @@ const PEAKS = new WeakMap<Tile, readonly [size: string, peak: number]>();
 export function peakInside(tile: Tile, rows: readonly number[], cols: readonly number[]): number {
   if (tile.meta.whole || (rows.length === tile.rows && cols.length === tile.cols)) return tile.peak();
   const size = `${rows.length},${cols.length}`;
-  const [known, peak] = PEAKS.get(tile) ?? [];
-  if (known === size) return peak as number;
+  const [cachedSize, peak] = PEAKS.get(tile) ?? [];
+  if (cachedSize === size) return peak as number;
   let most = 0;
   for (const row of rows) {
     for (const col of cols) {

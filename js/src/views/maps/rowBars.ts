@@ -9,7 +9,7 @@ const MOST = 8;
 
 export interface RowBars {
   element: HTMLElement;
-  /** Show a row: its name, its values, the names of the elements that stand apart, and what goes to a sink. */
+  /** Show a row: its name, its values, the names of the elements that stand apart, and the weight on a sink. */
   show(
     title: string,
     values: ArrayLike<number>,
@@ -37,9 +37,9 @@ export function createRowBars(): RowBars {
       while (lines.length < MOST + 2) lines.push(line());
       setText(title, words);
       const inside = Float32Array.from(values, (value, i) => (apart.includes(i) ? Number.NaN : value));
-      const places = largestOf(inside, MOST).filter((i) => Math.abs(inside[i] as number) > 0);
+      const largest = largestOf(inside, MOST).filter((i) => Math.abs(inside[i] as number) > 0);
       const rest = apart.reduce((sum, i) => sum + (values[i] || 0), 0);
-      const shown = places.map((i) => [listed(labels, i, base), inside[i] as number, false] as const);
+      const shown = largest.map((i) => [listed(labels, i, base), inside[i] as number, false] as const);
       const rows = [
         ...shown,
         ...(names && values.length > 0 ? [[names, rest, true] as const] : []),

@@ -1,15 +1,17 @@
-/** What stands apart from the rows of a map: for each row a bar of what special tokens hold, and where rows do not sum to
- * one also its number and the row's sum. */
+/**
+ * The elements apart from the rows of a map: for each row a bar with the share of special tokens, and where rows do not
+ * sum to one also its number and the row's sum.
+ */
 
 import type { ViewContext } from "../../context.ts";
-import { assign, h, on, place, setSizes, setText } from "../../dom.ts";
+import { assign, h, on, setBox, setSizes, setText } from "../../dom.ts";
 import { inColumn } from "../../numbers.ts";
 import { styleValue } from "../base/styleValue.ts";
 import { sharpCanvas } from "./ink.ts";
 import { textWidth } from "./labels.ts";
 import type { Size } from "./size.ts";
 
-/** What the elements apart hold of one row, and the sum of the whole row; the error of both. */
+/** The weight of a row on the elements apart, and the sum of the whole row; the error of both. */
 export interface RowShare {
   part: number;
   all: number;
@@ -26,14 +28,14 @@ export const HEADING_HEIGHT = 32;
 const GAP = 8;
 const THICKEST = 8;
 
-/** The names of what stands apart: "[CLS] [SEP]". */
+/** The names of the elements apart: "[CLS] [SEP]". */
 export function namesApart(labels: readonly string[], apart: readonly number[]): string {
   const names = [...new Set(apart.map((i) => labels[i] ?? ""))];
   const short = names.slice(0, 3).join(" ");
   return names.length > 3 || short.length > 24 ? "special tokens" : short;
 }
 
-/** What the columns `apart` hold of a row, and what all of it sums to; NaN cells count as nothing. */
+/** The weight of a row on the columns `apart`, and its total; NaN cells count as zero. */
 export function rowShare(values: ArrayLike<number>, apart: readonly number[], scale: number, top: number): RowShare {
   let [part, all, size] = [0, 0, 0];
   for (let i = 0; i < values.length; i += 1) {
@@ -47,7 +49,7 @@ export function rowShare(values: ArrayLike<number>, apart: readonly number[], sc
   return { part, all, error: Math.sqrt(scale * size) / top };
 }
 
-/** Whether bars have numbers, where rows do not sum to one; "always": rows have sums also if nothing stands apart. */
+/** Whether bars have numbers, where rows do not sum to one; "always": rows have sums also without elements apart. */
 export type Numbers = boolean | "always";
 
 export interface Shares {
@@ -56,7 +58,7 @@ export interface Shares {
   bars: HTMLElement;
   /** Width in px next to a plot; 0 without separate tokens and without sums of rows. */
   room(names: string, numbers: Numbers, narrow: boolean): number;
-  /** Name the heading; "": nothing stands apart. `overhang` px of slanted labels extend past the plot. */
+  /** Name the heading; "": no elements apart. `overhang` px of slanted labels extend past the plot. */
   layout(names: string, numbers: Numbers, size: Size, overhang: number, narrow: boolean): void;
   draw(size: Size, rows: readonly RowShare[]): void;
   /** Outline the bar of the hovered and of the pinned row; -1: none. */
@@ -104,7 +106,7 @@ export function createShares(ctx: ViewContext, signal: AbortSignal, back: () => 
       const font = hasNumbers ? `12px ${styleValue(ctx, bars, "font-family")}` : "";
       const ink = hasNumbers ? styleValue(ctx, bars, "color") : "";
       const quiet = styleValue(ctx, ctx.el, "--aw-apart") || "#98a2ae";
-      // Setting the font of a canvas on the page makes the page compute its styles.
+      // Setting the font of a canvas on the page forces the page to compute its styles.
       if (font) pen.font = font;
       pen.textBaseline = "middle";
       pen.textAlign = "right";
@@ -125,8 +127,8 @@ export function createShares(ctx: ViewContext, signal: AbortSignal, back: () => 
       });
     },
     mark({ cellHeight }, hovered, pinned) {
-      place(over, 0, hovered * cellHeight, now.width, cellHeight);
-      place(pin, 0, pinned * cellHeight, now.width, cellHeight);
+      setBox(over, 0, hovered * cellHeight, now.width, cellHeight);
+      setBox(pin, 0, pinned * cellHeight, now.width, cellHeight);
     },
   };
 }

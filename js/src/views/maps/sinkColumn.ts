@@ -1,11 +1,11 @@
 /**
- * The column before the first token of a map: what each row gives to a sink, to no token. With it a row sums to one.
- * It is hatched, has its own range from 0 to 1, and stays in view when a window of a long text moves.
+ * The column before the first token of a map: the weight of each row on a sink, and so on no token. Including it, a row
+ * sums to one. It is hatched, has its own range from 0 to 1, and stays in view when a window of a long text moves.
  */
 
-import { colourAt, type MapName, type Mode, place as onScale } from "../../colour.ts";
+import { colourAt, type MapName, type Mode, scalePosition } from "../../colour.ts";
 import type { ViewContext } from "../../context.ts";
-import { h, place, setSizes } from "../../dom.ts";
+import { h, setBox, setSizes } from "../../dom.ts";
 import { SINK_NAME } from "../base/rowFacts.ts";
 import { styleValue } from "../base/styleValue.ts";
 import { cellText, inkOn, sharpCanvas } from "./ink.ts";
@@ -61,7 +61,7 @@ export function createSinkColumn(ctx: ViewContext): SinkColumn {
       const step = Math.max(1, Math.ceil(1 / cellHeight));
       for (let row = 0; row < shares.length; row += step) {
         const share = Math.max(...shares.slice(row, row + step));
-        const [red, green, blue] = colourAt(map, onScale(share, [0, 1], mode));
+        const [red, green, blue] = colourAt(map, scalePosition(share, [0, 1], mode));
         pen.fillStyle = `rgb(${red} ${green} ${blue})`;
         const high = Math.min(step, shares.length - row) * cellHeight - (cellHeight >= LINED ? 1 : 0);
         pen.fillRect(0, row * cellHeight, width, high);
@@ -79,8 +79,8 @@ export function createSinkColumn(ctx: ViewContext): SinkColumn {
       }
     },
     mark({ cellHeight }, hovered, pinned) {
-      place(over, 0, hovered * cellHeight, width, cellHeight);
-      place(pin, 0, pinned * cellHeight, width, cellHeight);
+      setBox(over, 0, hovered * cellHeight, width, cellHeight);
+      setBox(pin, 0, pinned * cellHeight, width, cellHeight);
     },
   };
 }

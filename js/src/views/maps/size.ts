@@ -1,4 +1,4 @@
-/** The size of a drawn matrix in a box: short texts have large cells, long ones are pooled or shown by a window. */
+/** The size of a drawn matrix in a box: short texts have large cells, long texts are pooled or shown in a window. */
 
 import { density } from "../../dom.ts";
 
@@ -9,7 +9,7 @@ export interface Size {
   /** px */
   width: number;
   height: number;
-  /** px of one cell; below 1 in the whole map of a long text. */
+  /** px of a cell; below 1 in the whole map of a long text. */
   cellWidth: number;
   cellHeight: number;
   /** The number of cells per pixel along each side; a pixel shows their maximum. */
@@ -23,13 +23,13 @@ export interface Box {
 }
 
 const LARGEST_CELL = 28;
-/** Of up to so many rows and columns, cells are wider than high, up to these sizes. */
+/** Up to this number of rows and columns, cells are wider than high, up to these sizes. */
 const FEW = 8;
 const FEW_CELL: Box = { width: 78, height: 43 };
 /** Smaller cells than this are shown by a window, whose cells have room for a line of text. */
 const SMALLEST_CELL = 8;
 const WINDOW_CELL = 16;
-/** Thickness in px of a cell in a map of one to six rows or columns; more of them share the room of six. */
+/** Thickness in px of a cell in a map of one to six rows or columns; further rows share the room of six. */
 const STRIPE = 22;
 
 const even = (cell: number): number => (cell >= 6 ? Math.floor(cell) : cell);
@@ -73,14 +73,14 @@ export function fit(rows: number, cols: number, box: Box, whole = false): Size {
   };
 }
 
-/** px that stands above and below an element in its parent, with its own margins; not what lies over both. */
+/** px above and below an element in its parent, including its margins; overlays of both do not count. */
 export function heightBeside(el: HTMLElement): number {
-  const [own, ...others] = [el, ...(el.parentElement?.children ?? [])];
-  const around = others.map((one) => {
-    const { marginTop, marginBottom, position } = getComputedStyle(one);
+  const [self, ...others] = [el, ...(el.parentElement?.children ?? [])];
+  const around = others.map((sibling) => {
+    const { marginTop, marginBottom, position } = getComputedStyle(sibling);
     if (position === "absolute") return 0;
     const margins = (Number.parseFloat(marginTop) || 0) + (Number.parseFloat(marginBottom) || 0);
-    return (one === own ? 0 : (one as HTMLElement).offsetHeight) + margins;
+    return (sibling === self ? 0 : (sibling as HTMLElement).offsetHeight) + margins;
   });
   return around.reduce((sum, height) => sum + height, 0);
 }

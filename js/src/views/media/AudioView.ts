@@ -1,13 +1,13 @@
 /**
- * A sound on one axis of seconds: wave, spectrogram, words, and a map below them. What is chosen is marked through all of
- * it, can be heard, and is the row that linked views show.
+ * A sound on a common axis of seconds: wave, spectrogram, words, and a map below them. A chosen stretch is marked
+ * through all of it, can be played, and is the row that linked views show.
  *
- * `update` reads words, map and values, and draws all of it; `mark` draws anew what marks the picture, for a pointer that moves.
- * The stage (audio/stage.ts) turns seconds into px, and the pointer into a second, a lane and a row.
+ * `update` reads words, map and values, and draws all of it; `mark` redraws the marks of the picture, for a pointer
+ * that moves. The stage (audio/stage.ts) turns seconds into px, and the pointer into a second, a lane and a row.
  */
 
 import { heatMap } from "../../colour.ts";
-import type { Change, ViewContext } from "../../context.ts";
+import type { Change } from "../../context.ts";
 import {
   assign,
   createWatch,
@@ -21,38 +21,53 @@ import {
   setChildren,
   setFlag,
   setText,
-  shortLabel,
 } from "../../dom.ts";
-import { withinError } from "../../numbers.ts";
-import { type Answers, createAnswers } from "../../wire/answers.ts";
+import { createAnswers } from "../../wire/answers.ts";
 import type { SelectionState } from "../../wire/wire.ts";
-import { type ColourScale, createScale } from "../base/colourScale.ts";
-import { type CopyButton, createCopyButton, type NumberPlace } from "../base/copyPython.ts";
-import { createFrame, type Frame } from "../base/frame.ts";
-import { createMenu, type Menu } from "../base/menu.ts";
+import { createScale } from "../base/colourScale.ts";
+import { createCopyButton } from "../base/copyPython.ts";
+import { createFrame } from "../base/frame.ts";
+import { createMenu } from "../base/menu.ts";
 import { type Missing, missingAnswer } from "../base/missing.ts";
 import { whereWords } from "../base/navigation.ts";
-import { createSegments, type Segments } from "../base/segmentedControl.ts";
-import { type Control, createHeadControl, createLayerControl, together } from "../base/toolbar.ts";
+import { createSegments } from "../base/segmentedControl.ts";
+import { createHeadControl, createLayerControl, together } from "../base/toolbar.ts";
 import { only, view } from "../base/view.ts";
 import {
   ALIGNMENT,
   type HeardMap,
   isHeard,
-  type MapChoice,
-  peakOf,
   type Rows,
-  rowsOf,
   type SpokenWord,
   type SpokenWords,
   seconds,
-  wordAt,
 } from "./audio/heard.ts";
-import { createPanel, type Panel } from "./audio/panel.ts";
-import { createPlayer, type SoundPlayer } from "./audio/player.ts";
-import { createStage, type Shown, type Spot, type Stage } from "./audio/stage.ts";
+import { createPanel } from "./audio/panel.ts";
+import { createPlayer } from "./audio/player.ts";
+import { createStage, type Spot } from "./audio/stage.ts";
+import {
+  type AudioState,
+  args,
+  cellOf,
+  choice,
+  focus,
+  marked,
+  numberAddress,
+  numberText,
+  pinned,
+  range,
+  rows,
+  sentence,
+  shown,
+  sideOf,
+  stackOfMap,
+  whole,
+  wordAtSpot,
+  wordOf,
+  words,
+} from "./audio/state.ts";
 import { moved, type Stretch, zoomed } from "./audio/stretch.ts";
-import { createText, type Text } from "./audio/text.ts";
+import { createText } from "./audio/text.ts";
 import { pyramidOf } from "./audio/wave.ts";
 import { mediaOf } from "./media.ts";
 
@@ -61,55 +76,6 @@ const ROWS: Record<Rows, string> = { words: "words", tokens: "tokens", time: "ti
 const FAR = 4;
 const ZOOM = 1.6;
 const KEYS = "← →: word · Space: play it · + −: zoom · Shift + ← →: move · 0: all of it · Escape: let go";
-const NONE: readonly SpokenWord[] = [];
-
-/** The elements of the view, and the state that they show. */
-interface AudioState {
-  readonly ctx: ViewContext;
-  readonly root: HTMLElement;
-  readonly signal: AbortSignal;
-  /** Inside another view, the outer view's choice is drawn: its method, stack, unit, layer and head. */
-  readonly isInside: boolean;
-  readonly answers: Answers;
-  readonly maps: Menu;
-  readonly rowKinds: Segments<Rows>;
-  readonly layerAndHead: Control;
-  readonly playMarked: HTMLButtonElement;
-  readonly playAll: HTMLButtonElement;
-  readonly less: HTMLButtonElement;
-  readonly text: Text;
-  readonly stage: Stage;
-  readonly legend: ColourScale;
-  readonly scaleTitle: HTMLSpanElement;
-  readonly where: HTMLSpanElement;
-  readonly panel: Panel;
-  readonly copy: CopyButton;
-  readonly frame: Frame;
-  readonly isOffered: (...values: unknown[]) => boolean;
-  readonly isLoaded: (...values: unknown[]) => boolean;
-  /** Plays the sound; null until it is loaded. */
-  player: SoundPlayer | null;
-  /** The words and when they are said. */
-  said: SpokenWords | null;
-  /** The map and its values; null: it is awaited, or there is none. */
-  map: HeardMap | null;
-  values: Float32Array;
-  /** The shown kind of map. */
-  name: string;
-  /** The seconds that are shown. */
-  stretch: Stretch;
-  /** A pinned word that is not an element of the map, so that the selection cannot hold it; -1: none. */
-  wordOutside: number;
-  /** A span that was dragged, in seconds; null: that of the pinned word. */
-  span: readonly [number, number] | null;
-  /** The second, lane and row under the pointer. */
-  over: Spot | null;
-  /** px of the picture; 0 while it is not visible. */
-  width: number;
-  height: number;
-  /** The stack that was chosen last, to tell when another view chooses one. */
-  lastStack: string;
-}
 
 export const renderAudioView = view((ctx, root, signal) => {
   const { selection } = ctx;
@@ -136,7 +102,7 @@ export const renderAudioView = view((ctx, root, signal) => {
     (value) => numberText(state, value),
     (word) => pin(state, word),
   );
-  const copy = createCopyButton(ctx, signal, () => numberPlace(state));
+  const copy = createCopyButton(ctx, signal, () => numberAddress(state));
   const pane = h("div.audio-pane", stage.element);
   const frame = createFrame(ctx, root, {
     controls: [
@@ -182,7 +148,7 @@ export const renderAudioView = view((ctx, root, signal) => {
     isOffered,
     isLoaded,
     player: null,
-    said: null,
+    spoken: null,
     map: null,
     values: new Float32Array(),
     name: "",
@@ -198,7 +164,7 @@ export const renderAudioView = view((ctx, root, signal) => {
   return (changed) => onChange(state, changed);
 });
 
-/** Let buttons, keys and the pointer play, mark and zoom. */
+/** Handle buttons, keys and the pointer, which play, mark and zoom. */
 function listen(state: AudioState, pane: HTMLDivElement): void {
   const { ctx, isInside, root, signal, playMarked, playAll, text, stage } = state;
 
@@ -217,7 +183,7 @@ function listen(state: AudioState, pane: HTMLDivElement): void {
   stage.element.addEventListener(
     "wheel",
     (event) => {
-      // A page scrolls as ever: only a pinch, and a movement sideways, are for the sound.
+      // The wheel scrolls the page as usual: only a pinch, and a sideways movement, are for the sound.
       const isZoom = event.ctrlKey || event.metaKey;
       if (!isZoom && Math.abs(event.deltaX) <= Math.abs(event.deltaY)) return;
       event.preventDefault();
@@ -264,7 +230,7 @@ function keysOf(state: AudioState): KeyHandlers {
   };
 }
 
-/** Let a drag along the axis move the sound, a drag elsewhere mark a span, and a click pin a word. */
+/** A drag along the axis moves the sound, a drag elsewhere marks a span, and a click pins a word. */
 function listenToDrag(state: AudioState): void {
   const { stage, signal } = state;
   let drag: { x: number; second: number; lane: Spot["lane"]; from: Stretch; has: boolean } | null = null;
@@ -315,41 +281,6 @@ function listenToDrag(state: AudioState): void {
   });
 }
 
-function words(state: AudioState): readonly SpokenWord[] {
-  return state.said?.words ?? NONE;
-}
-
-function whole(state: AudioState): number {
-  return state.said?.seconds || 1;
-}
-
-function choice(state: AudioState): MapChoice | undefined {
-  return state.said?.maps.find((map) => map.name === state.name) ?? state.said?.maps[0];
-}
-
-/** Which side of the map the words of the selection are: what was written, or what was heard. */
-function sideOf(stack: string): "written" | "spoken" {
-  return /cross|decoder/.test(stack) ? "written" : "spoken";
-}
-
-function wordOf(state: AudioState, which: "pinned" | "hover"): number {
-  const { selection } = state.ctx;
-  const cell = selection.get(which);
-  if (cell?.unit !== "word" || cell.query < 0) return -1;
-  const side = sideOf(selection.get("stack"));
-  return words(state).findIndex((word) => word[side] === cell.query);
-}
-
-function pinned(state: AudioState): number {
-  return state.wordOutside >= 0 ? state.wordOutside : wordOf(state, "pinned");
-}
-
-function stackOfMap(state: AudioState): string {
-  const { ctx, name } = state;
-  if (name !== ALIGNMENT) return name;
-  return ctx.header().sources.some(({ stack }) => stack === "cross") ? "cross" : ctx.selection.get("stack");
-}
-
 function chooseMap(state: AudioState, next: string): void {
   const { selection } = state.ctx;
   state.name = next;
@@ -363,11 +294,6 @@ function repinned(state: AudioState, stack: string): Partial<Omit<SelectionState
   const word = words(state)[wordOf(state, "pinned")];
   const query = word?.[sideOf(stack)] ?? -1;
   return query < 0 ? {} : { pinned: { unit: "word", query, key: -1 } };
-}
-
-function cellOf(state: AudioState, word: number): { unit: string; query: number; key: number } | null {
-  const query = words(state)[word]?.[sideOf(stackOfMap(state))] ?? -1;
-  return query < 0 ? null : { unit: "word", query, key: -1 };
 }
 
 function pin(state: AudioState, word: number): void {
@@ -395,88 +321,17 @@ function bringInSight(state: AudioState, word: SpokenWord | undefined): void {
   );
 }
 
-function marked(state: AudioState): readonly [number, number] | null {
-  const word = words(state)[pinned(state)];
-  return state.span ?? (word ? [word.start, word.end] : null);
-}
-
-/** The chosen word; by default, the word of which the model was least sure. */
-function focus(state: AudioState): number {
-  const chosen = wordOf(state, "hover") >= 0 ? wordOf(state, "hover") : pinned(state);
-  if (chosen >= 0) return chosen;
-  const least = words(state).reduce((best, { p }, i) => ((p ?? 1) < (words(state)[best]?.p ?? 1) ? i : best), 0);
-  return words(state).length ? least : -1;
-}
-
-function args(state: AudioState): Record<string, unknown> {
-  const { name } = state;
-  const { source, layer, head } = state.ctx.resolved();
-  if (state.isInside) return { source: source.id, layer, head };
-  const fixed = name === ALIGNMENT;
-  return { map: name, rows: state.rowKinds.value(), layer: fixed ? 0 : layer, head: fixed ? "-" : head };
-}
-
-function numberText(state: AudioState, value: number): string {
-  const unit = state.map?.what.endsWith("in sd") ? " sd" : "";
-  return `${withinError(value, unit ? 0.005 : 0.0005)}${unit}`;
-}
-
-function isByWord(state: AudioState): boolean {
-  return state.map?.rows === "words" && state.map.labels.length === words(state).length;
-}
-
-function rows(state: AudioState, word: number): [number, number] | null {
-  const { map } = state;
-  const spoken = words(state)[word];
-  if (!map || !spoken) return null;
-  return isByWord(state) ? [word, word] : rowsOf(map, spoken);
-}
-
-function numberPlace(state: AudioState): NumberPlace | null {
-  const { map } = state;
-  const word = pinned(state);
-  const row = rows(state, word)?.[0];
-  if (!map || row === undefined) return null;
-  const second = Number(((peakOf(state.values, row, map.columns)[0] + 0.5) * map.step).toFixed(3));
-  const { map: of, rows: kind, layer, head } = args(state);
-  return { of: "heard", row, second, map: of, rows: kind, ...(of !== ALIGNMENT && { layer, head }) };
-}
-
-function shown(state: AudioState): Shown {
-  const [chosen, pointed] = [pinned(state), wordOf(state, "hover")];
-  return {
-    stretch: state.stretch,
-    words: words(state),
-    map: state.map,
-    values: state.values,
-    range: range(state),
-    rows: rows(state, chosen),
-    over: pointed >= 0 && pointed !== chosen ? rows(state, pointed) : null,
-    marked: marked(state),
-    word: chosen,
-    hovered: pointed,
-  };
-}
-
-/** From zero, or of signed values from below it as far as above. */
-function range(state: AudioState): [number, number] {
-  const { values } = state;
-  const low = values.reduce((least, value) => Math.min(least, value), 0);
-  const high = values.reduce((most, value) => Math.max(most, value), 0);
-  return low < 0 && state.name !== ALIGNMENT ? [Math.min(low, -high), Math.max(-low, high)] : [0, high || 1];
-}
-
 function offer(state: AudioState): void {
-  const { rowKinds, layerAndHead, said } = state;
-  if (!said) return;
-  if (!said.maps.some((map) => map.name === state.name)) state.name = said.maps[0]?.name ?? "";
+  const { rowKinds, layerAndHead, spoken } = state;
+  if (!spoken) return;
+  if (!spoken.maps.some((map) => map.name === state.name)) state.name = spoken.maps[0]?.name ?? "";
   const stack = state.ctx.selection.get("stack");
   // A linked view went to another stack.
-  if (stack !== state.lastStack && state.name !== ALIGNMENT && said.maps.some((map) => map.name === stack))
+  if (stack !== state.lastStack && state.name !== ALIGNMENT && spoken.maps.some((map) => map.name === stack))
     state.name = stack;
   state.lastStack = stack;
   state.maps.offer(
-    said.maps.map((map) => ({ value: map.name, label: map.label, note: map.note })),
+    spoken.maps.map((map) => ({ value: map.name, label: map.label, note: map.note })),
     state.name,
   );
   const kinds = choice(state)?.rows ?? [];
@@ -492,15 +347,15 @@ function offer(state: AudioState): void {
 
 function read(state: AudioState): Missing | null {
   const { ctx, isInside, answers } = state;
-  state.said = answers.get<SpokenWords>("words")?.meta ?? state.said;
-  if (!state.said) return missingAnswer(answers, "words", {}, "sound");
+  state.spoken = answers.get<SpokenWords>("words")?.meta ?? state.spoken;
+  if (!state.spoken) return missingAnswer(answers, "words", {}, "sound");
   const { source, layer } = ctx.resolved();
   if (isInside) state.name = source.stack;
   else offer(state);
   if (isInside && source.computed && !source.computed.includes(layer)) {
-    const wanted = { source: source.id, layer };
-    answers.get("layer", wanted);
-    return missingAnswer(answers, "layer", wanted, `layer ${ctx.layerName(layer)}`);
+    const request = { source: source.id, layer };
+    answers.get("layer", request);
+    return missingAnswer(answers, "layer", request, `layer ${ctx.layerName(layer)}`);
   }
   const answer = answers.get<HeardMap>("heard", args(state));
   if (!answer) return missingAnswer(answers, "heard", args(state), "map");
@@ -517,16 +372,16 @@ function read(state: AudioState): Missing | null {
 function update(state: AudioState): void {
   const { ctx, isInside, frame, width } = state;
   if (isInside && !isHeard(ctx, ctx.source())) return;
-  const wasReady = state.said !== null;
+  const wasReady = state.spoken !== null;
   const missing = read(state);
-  if (state.said && !wasReady) state.stretch = { from: 0, to: whole(state) };
+  if (state.spoken && !wasReady) state.stretch = { from: 0, to: whole(state) };
   frame.lacks(missing);
   const at = state.name === ALIGNMENT ? "" : whereWords(ctx);
   const title = frame.show("", isInside ? "" : "What the model hears");
   setText(state.where, [choice(state)?.label, at].filter(Boolean).join(" · "));
   assign(state.root, { ariaLabel: `${title}: ${words(state).length} words in ${seconds(whole(state))} s of sound` });
-  if (!state.said || width <= 0) return;
-  state.text.offer(words(state), state.said.why);
+  if (!state.spoken || width <= 0) return;
+  state.text.offer(words(state), state.spoken.why);
   state.panel.offer(words(state));
   const ends = range(state);
   setText(state.scaleTitle, state.map?.what ?? "");
@@ -535,10 +390,10 @@ function update(state: AudioState): void {
   mark(state);
 }
 
-/** Draw anew only the parts that depend on the pointer and on the marked span. */
+/** Redraw only the parts that depend on the pointer and on the marked span. */
 function mark(state: AudioState): void {
   const { playMarked, stage, player, stretch } = state;
-  if (!state.said || state.width <= 0) return;
+  if (!state.spoken || state.width <= 0) return;
   const now = shown(state);
   stage.mark(now);
   state.text.mark(now.word, now.hovered);
@@ -554,37 +409,6 @@ function mark(state: AudioState): void {
   const words = sentence(state, now);
   state.frame.readout.show(words, true);
   assign(stage.element, { ariaLabel: `Sound of ${seconds(whole(state))} s. ${words}`.trim() });
-}
-
-function sentence(state: AudioState, { word, hovered }: Shown): string {
-  const { map, values, span, over } = state;
-  const { window: frames, seconds: heard } = state.said as SpokenWords;
-  const padding =
-    frames > heard + 1
-      ? `${seconds(heard)} s of the ${frames.toFixed(0)} s window hold sound; the rest is padding, not drawn`
-      : "";
-  if (over && (over.lane === "map" || over.lane === "wave" || over.lane === "mel")) {
-    const column = map ? Math.floor(over.second / map.step) : -1;
-    const value = over.row >= 0 && map && column < map.columns ? values[over.row * map.columns + column] : undefined;
-    const about =
-      value === undefined ? "" : `“${shortLabel(map?.labels[over.row] ?? "", 24)}”: ${numberText(state, value)} · `;
-    return `${about}${seconds(over.second)} s`;
-  }
-  const spoken = words(state)[hovered >= 0 ? hovered : word];
-  if (!spoken) return [span ? `${seconds(span[0])} – ${seconds(span[1])} s` : "", padding].filter(Boolean).join(" · ");
-  const row = rows(state, hovered >= 0 ? hovered : word)?.[0];
-  const [at, value] = map && row !== undefined ? peakOf(values, row, map.columns) : [0, NaN];
-  const outside = row === undefined ? undefined : map?.outside?.[row];
-  return [
-    `“${shortLabel(spoken.word, 24)}” ${seconds(spoken.start)} – ${seconds(spoken.end)} s`,
-    map && row !== undefined ? `peak ${numberText(state, value)} at ${seconds(at * map.step)} s` : "",
-    spoken.p === null ? "" : `p ${spoken.p.toFixed(2)}`,
-    outside === undefined ? "" : `${(100 * outside).toFixed(0)} % on padding`,
-    hovered >= 0 ? "" : "pinned",
-    padding,
-  ]
-    .filter(Boolean)
-    .join(" · ");
 }
 
 function zoom(state: AudioState, factor: number, second?: number): void {
@@ -641,13 +465,6 @@ function take(state: AudioState, from: number, to: number): void {
     first && last ? { start: first.spoken, stop: last.spoken + 1, unit: "word", side: "key" as const } : null;
   state.ctx.selection.set({ pinned: null, span: covered });
   update(state);
-}
-
-function wordAtSpot(state: AudioState, { second, lane, row }: Spot): number {
-  if (lane !== "map") return lane === "axis" ? -1 : wordAt(words(state), second);
-  if (isByWord(state)) return row;
-  const span = row >= 0 ? state.map?.spans[row] : null;
-  return span ? wordAt(words(state), (span[0] + span[1]) / 2) : -1;
 }
 
 function onChange(state: AudioState, changed: ReadonlySet<Change>): void {

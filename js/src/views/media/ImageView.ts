@@ -1,9 +1,9 @@
 /**
- * A picture and, over it, what a patch or the class token reads in one layer and head; next to it, every other head.
- * Click a patch to look at that one, arrow keys read patch after patch.
+ * A picture and, over it, the patches that a patch or the class token reads in a layer and head; next to it, every
+ * other head. Click a patch to choose it, arrow keys read patch after patch.
  *
- * `draw` reads the maps of the chosen element (`read`), fits the picture (`fit`), and paints the heat (`paint`) and the other
- * heads (`drawColumn`, atlas.ts). A pointer that moves runs `point` of reading.ts alone.
+ * `draw` reads the maps of the chosen element (`read`), fits the picture (`fit`), and paints the heat (`paint`) and the
+ * other heads (`drawColumn`, atlas.ts). A pointer that moves runs `point` of reading.ts alone.
  */
 
 import { type Mode, SCALE } from "../../colour.ts";
@@ -38,91 +38,24 @@ import {
   together,
 } from "../base/toolbar.ts";
 import { only, view } from "../base/view.ts";
-import { setAttributes, svg } from "../charts/svg.ts";
+import { setAttributes } from "../charts/svg.ts";
 import { type Atlas, createAtlas } from "./atlas.ts";
 import { type Column, createColumn, type Entry } from "./column.ts";
-import { type Chosen, chosenElement, elementName, isOfPicture, placesOf } from "./elements.ts";
+import { type Chosen, chosenElement, elementName, elementsOf, isOfPicture } from "./elements.ts";
 import { outline, overlayCss, overMap, paintHeat, type Shade, topPatches } from "./heat.ts";
+import { createOverlay, createShading, createSwaps } from "./imageControls.ts";
 import { createNorms, type Norms } from "./norms.ts";
 import { createPicture, type Picture } from "./picture.ts";
 import { createReading, type Reading, type Shown } from "./reading.ts";
 import { type PatchRowsMeta, readRows } from "./rows.ts";
 import { createShares, type Shares } from "./shares.ts";
 
-/** px from which there are three columns, and below which there is one. */
+/** px from which there are three columns, and below which there is a single column. */
 const [WIDE, NARROW] = [1000, 640];
-/** px between the picture and the small ones. */
+/** px between the picture and the small pictures. */
 const GAP = 12;
-const OUTLINES: readonly (readonly [string, string])[] = [
-  ["", "none"],
-  ["0.5", "half of it"],
-  ["0.6", "60 % of it"],
-  ["0.8", "80 % of it"],
-  ["0.95", "95 % of it"],
-];
-const SCALES: readonly (readonly [string, string])[] = [
-  ["map", "this head"],
-  ["layer", "this layer"],
-  ["all", "all layers"],
-];
-const options = (choices: readonly (readonly [string, string])[]): HTMLElement[] =>
-  choices.map(([value, name]) => h("option", { value }, name));
 
-/** What changes how a map is shaded: its opacity, the outline of its largest values, and the scale of its colours. */
-function createShading() {
-  const heat = h("input.range.image-opacity", {
-    type: "range",
-    min: "0",
-    max: "1",
-    step: "0.05",
-    value: "1",
-    "aria-label": "heat",
-  });
-  const heatField = h("label.group.image-heat-field", "heat", heat);
-  const around = h("select.button", { "aria-label": "outline" }, ...options(OUTLINES));
-  const extent = h("select.button.image-extent", { "aria-label": "scale" }, ...options(SCALES));
-  const [least, ramp, most] = [h("span"), h("span.ramp", { "aria-hidden": "true" }), h("span")];
-  const legend = h("span.scale.image-legend", ramp, least, h("span", "–"), most, h("label.image-of", "scale:", extent));
-  const outlineField = h("label.group.image-heat-field", "outline", around);
-  return { heat, heatField, around, outlineField, extent, least, ramp, most, legend };
-}
-
-/** The picture, with the heat and the outline over it. */
-function createOverlay() {
-  const [below, warm] = [h("canvas.image-below"), h("canvas.image-heat")];
-  const line = svg("path", { class: "aw-image-contour" });
-  const lines = svg("svg", { class: "aw-image-lines", "aria-hidden": "true", preserveAspectRatio: "none" });
-  lines.append(line);
-  const plot = h(
-    "div.plot.image-plot",
-    { tabindex: "0", role: "application", "aria-roledescription": "picture of patches" },
-    below,
-    warm,
-    lines,
-  );
-  return { plot, below, warm, line, lines };
-}
-
-type Pane = "heads" | "norms";
-const PANES: Record<Pane, string> = { heads: "all heads", norms: "norms" };
-
-/** Buttons that switch between panels if only one fits: first those inside the panels, then those of the caption. */
-function createSwaps(norms: Norms, atlas: Atlas, signal: AbortSignal, swap: (pane: Pane) => void) {
-  const button = (name: Pane, panel: Element | null, kind: string) => {
-    const button = h(`button.button.${kind}`, { type: "button" }, PANES[name]);
-    panel?.append(button);
-    on(button, signal, { click: () => swap(name) });
-    return { name, button };
-  };
-  return [
-    button("heads", norms.element.firstElementChild, "image-option"),
-    button("norms", atlas.element.firstElementChild, "image-option"),
-    button("heads", null, "image-alone"),
-    button("norms", null, "image-alone"),
-  ];
-}
-
-/** What the view consists of, and what it shows. */
+/** The elements of the view, and its state. */
 interface ImageState extends ReturnType<typeof createShading>, ReturnType<typeof createOverlay> {
   readonly ctx: ViewContext;
   readonly root: HTMLElement;
@@ -138,12 +71,12 @@ interface ImageState extends ReturnType<typeof createShading>, ReturnType<typeof
   readonly atlas: Atlas;
   readonly column: Column;
   readonly norms: Norms;
-  /** Buttons that switch between panels if only one fits. */
+  /** Buttons that switch between panels if a single panel fits. */
   readonly swaps: ReturnType<typeof createSwaps>;
   readonly reading: Reading;
-  /** Whether the map shows who reads the chosen element, not what it reads. */
+  /** Whether the map shows the readers of the chosen element instead of the elements it reads. */
   into: boolean;
-  /** The map that is drawn, the former one until the next is here; null: none yet. */
+  /** The drawn map, the previous map until the next arrives; null: none yet. */
   shown: Shown | null;
   /** px of the picture. */
   size: readonly [number, number];
@@ -210,7 +143,7 @@ export const renderImageView = view((ctx, root, signal) => {
     says: true,
     actions: reading.copy ? [reading.copy.element] : [],
   });
-  // It stands above the picture's caption, and is reached before it.
+  // Above the picture's caption, and reached before it.
   lead.parentElement?.prepend(lead);
 
   const state: ImageState = {
@@ -250,7 +183,7 @@ export const renderImageView = view((ctx, root, signal) => {
   return (changed) => update(state, changed);
 });
 
-/** Let controls and the width of the panes draw again. */
+/** Draw again after changes of controls and of the width of the panes. */
 function listen(state: ImageState, tools: HTMLSpanElement, menu: HTMLDivElement, main: HTMLDivElement): void {
   const { isInside, ctx, root, signal, direction, smooth, heat, around, extent, norms, heatField, outlineField } =
     state;
@@ -315,7 +248,7 @@ function chosenNow(state: ImageState): {
   return { source, chosen, args, topic: chosen.side === "query" ? "reads" : "readers" };
 }
 
-/** Ask for the maps of the chosen element; what is missing, or null. */
+/** Request the maps of the chosen element; returns the missing data, or null. */
 function read(state: ImageState): Missing | null {
   const { ctx, answers } = state;
   const { source, layer, head } = ctx.resolved();
@@ -330,32 +263,32 @@ function read(state: ImageState): Missing | null {
   }
   const { chosen, args, topic } = chosenNow(state);
   if (source.computed && !source.computed.includes(layer)) {
-    const wanted = { source: source.id, layer };
-    answers.get("layer", wanted);
+    const request = { source: source.id, layer };
+    answers.get("layer", request);
     return {
-      ...missingAnswer(answers, "layer", wanted, `layer ${ctx.layerName(layer)}`),
+      ...missingAnswer(answers, "layer", request, `layer ${ctx.layerName(layer)}`),
       other: state.shown?.source !== source,
     };
   }
   const answer = answers.get<PatchRowsMeta>(topic, args);
-  const own = ctx.axisOf(chosen.side === "query" ? source.query : source.key);
-  const map = source.kind === "attributions" ? "map" : `map of ${elementName(ctx, own, chosen.index)}`;
+  const chosenAxis = ctx.axisOf(chosen.side === "query" ? source.query : source.key);
+  const map = source.kind === "attributions" ? "map" : `map of ${elementName(ctx, chosenAxis, chosen.index)}`;
   if (!answer) return { ...missingAnswer(answers, topic, args, map), other: state.shown?.source.id !== source.id };
   const rows = readRows(answer);
   const at = Math.max(0, rows.layers.indexOf(layer));
   const target = Math.max(0, ctx.cell("pinned")?.query ?? 0);
-  const place = source.kind === "attributions" ? Math.min(target, rows.heads - 1) : placeOf(source, head);
+  const headIndex = source.kind === "attributions" ? Math.min(target, rows.heads - 1) : headAt(source, head);
   const other = ctx.axisOf(chosen.side === "query" ? source.key : source.query);
-  const { grid, patches } = placesOf(rows.patches.length ? other : own);
-  state.shown = { source, chosen, rows, layer: at, head: place, values: rows.map(at, place), grid, patches };
+  const { grid, patches } = elementsOf(rows.patches.length ? other : chosenAxis);
+  state.shown = { source, chosen, rows, layer: at, head: headIndex, values: rows.map(at, headIndex), grid, patches };
   return null;
 }
 
-function placeOf(source: Source, head: HeadKey): HeadKey {
+function headAt(source: Source, head: HeadKey): HeadKey {
   return typeof head === "number" ? Math.max(0, source.heads?.indexOf(head) ?? 0) : head;
 }
 
-/** Look at an element: pin it, or let it go if it is looked at already. */
+/** Look at an element: pin it, or unpin it if it is pinned already. */
 function look(state: ImageState, side: Chosen["side"], index: number): void {
   const { ctx } = state;
   const { unit, kind } = ctx.source();
@@ -376,7 +309,7 @@ function turn(state: ImageState): void {
   state.into = state.direction.value() === "into";
   const side = state.into ? "key" : "query";
   if (side === chosen.side) return;
-  // Where queries and keys are different texts or pictures, an element of one does not exist in the other.
+  // Where queries and keys are different texts or pictures, an element of either does not exist in the other.
   if (queryAxis !== keyAxis || !ctx.cell("pinned")) selection.set({ pinned: null });
   else
     selection.set({
@@ -396,10 +329,12 @@ function showMap(ctx: ViewContext, layer: number, head: number): void {
 // ---- the picture ----
 function shadeOf(state: ImageState, { source, rows, layer, head }: Shown): Shade {
   const { palette, scale } = filtersOf(state.ctx);
-  const wanted = state.extent.value;
-  const layers = wanted === "all" ? [...rows.layers.keys()] : [layer];
-  const heads: HeadKey[] = wanted === "map" ? [head] : Array.from({ length: rows.heads }, (_, i) => i);
-  const peaks = layers.flatMap((at) => heads.map((one) => rows.peak(at, one))).filter((peak) => !Number.isNaN(peak));
+  const extent = state.extent.value;
+  const layers = extent === "all" ? [...rows.layers.keys()] : [layer];
+  const heads: HeadKey[] = extent === "map" ? [head] : Array.from({ length: rows.heads }, (_, i) => i);
+  const peaks = layers
+    .flatMap((at) => heads.map((index) => rows.peak(at, index)))
+    .filter((peak) => !Number.isNaN(peak));
   const top = Math.max(0, ...peaks) || 1;
   const mode: Mode = scale || SCALE;
   return { map: overMap(source.signed, palette), mode, range: [source.signed ? -top : 0, top] };
@@ -455,12 +390,12 @@ function drawColumn(state: ImageState, now: Shown): void {
   const labels = targets ? ctx.axisOf(source.query).labels : [];
   const axis = ctx.axisOf(chosen.side === "query" ? source.key : source.query);
   const first = rows.others.findIndex((i) => axis.special[i]);
-  const own = state.extent.value === "map";
+  const isMapScale = state.extent.value === "map";
   const shade = shadeOf(state, now);
   const isWide = state.root.dataset.size === "wide" || targets;
   const entries = Array.from({ length: rows.heads }, (_, i): Entry => {
     const top = rows.peak(layer, i) || 1;
-    const range: readonly [number, number] = own ? [source.signed ? -top : 0, top] : shade.range;
+    const range: readonly [number, number] = isMapScale ? [source.signed ? -top : 0, top] : shade.range;
     return {
       name: targets ? (labels[i] ?? "") : `${isWide ? "head " : ""}${ctx.headName(source.heads?.[i] ?? i)}`,
       about:
@@ -483,9 +418,9 @@ function words(state: ImageState): void {
   const { chosen } = chosenNow(state);
   direction.element.hidden = targets;
   direction.choose(chosen.side === "key" ? "into" : "from");
-  const own = ctx.axisOf(chosen.side === "query" ? source.query : source.key);
-  const name = elementName(ctx, own, chosen.index);
-  const label = targets ? (own.labels[Math.max(0, ctx.cell("pinned")?.query ?? 0)] ?? "") : "";
+  const chosenAxis = ctx.axisOf(chosen.side === "query" ? source.query : source.key);
+  const name = elementName(ctx, chosenAxis, chosen.index);
+  const label = targets ? (chosenAxis.labels[Math.max(0, ctx.cell("pinned")?.query ?? 0)] ?? "") : "";
   const about = targets
     ? `for ${label || "the target"}`
     : chosen.side === "query"
@@ -516,21 +451,21 @@ function draw(state: ImageState): void {
   const missing = read(state);
   words(state);
   state.frame.lacks(missing);
-  // What failed leaves the picture without the map of something else.
+  // After a failure, the picture is shown without the map of another element.
   setFlag(root, "data-blank", missing !== null && (missing.kind !== "awaited" || (missing.other ?? false)));
   if (!state.shown || state.width <= 0) return;
   const now = state.shown;
   const { rows, layer, head, chosen, source } = now;
   const { palette } = filtersOf(ctx);
-  const own = ctx.axisOf(chosen.side === "query" ? source.query : source.key);
+  const chosenAxis = ctx.axisOf(chosen.side === "query" ? source.query : source.key);
   const targets = source.kind === "attributions";
-  // Maps of one layer are next to the picture already.
+  // Maps of a single layer are next to the picture already.
   setFlag(root, "data-flat", rows.layers.length < 2);
   state.column.element.hidden = rows.heads < 2;
   fit(state);
   drawColumn(state, now);
   paint(state, now);
-  const name = elementName(ctx, own, chosen.index);
+  const name = elementName(ctx, chosenAxis, chosen.index);
   const about = targets ? "by target" : chosen.side === "query" ? `what ${name} reads` : `who reads ${name}`;
   atlas.show(rows, about, palette, state.isInside ? root.clientHeight - 112 : (ctx.options.height ?? 560) - 188);
   atlas.select(layer, typeof head === "number" ? head : head === "-" ? 0 : -1);
@@ -543,7 +478,7 @@ function draw(state: ImageState): void {
     targets,
   });
   if (root.hasAttribute("data-norms") && state.normsRoom[0] > 0) {
-    // In the same frame, but after what the reader looks at.
+    // In the same frame, but after the picture.
     cancelAnimationFrame(state.nextNorms);
     state.nextNorms = requestAnimationFrame(() => {
       const at = Math.max(0, source.layers.indexOf(ctx.resolved().layer));
@@ -558,7 +493,7 @@ function swap(state: ImageState, name: string): void {
   const { root } = state;
   const isBeside = root.dataset.size === "middle";
   root.dataset.pane = root.dataset.pane === name || (isBeside && name === "heads") ? "" : name;
-  for (const { name: own, button } of state.swaps.slice(2)) button.ariaPressed = String(own === root.dataset.pane);
+  for (const { name: panel, button } of state.swaps.slice(2)) button.ariaPressed = String(panel === root.dataset.pane);
   draw(state);
 }
 

@@ -1,7 +1,7 @@
-/** The map of the chosen element in every layer and head, each on its own range; a click shows that head. */
-import { heatMap, LAST_COLOUR, mapTable, place as placeOn, type Rgb } from "../../colour.ts";
+/** The map of the chosen element in every layer and head, each on its own range; a click shows the head. */
+import { heatMap, LAST_COLOUR, mapTable, type Rgb, scalePosition } from "../../colour.ts";
 import type { ViewContext } from "../../context.ts";
-import { createWatch, density, h, keyboard, on, place, setChildren, setSizes, setText, spotAt } from "../../dom.ts";
+import { createWatch, density, h, keyboard, on, setBox, setChildren, setSizes, setText, spotAt } from "../../dom.ts";
 import { moveHead, moveLayer, plural } from "../base/navigation.ts";
 import type { PatchRows } from "./rows.ts";
 
@@ -9,14 +9,14 @@ export interface Atlas {
   element: HTMLElement;
   /** Show maps in a box of this height in px. */
   show(rows: PatchRows, words: string, palette: string, tall: number): void;
-  /** Outline what is shown, by the places of layer and head. */
+  /** Outline the shown map, by the indices of layer and head. */
   select(layer: number, head: number): void;
 }
 
 /** px of a map with the line after it, at most, and of the width for all of them. */
 const [LARGEST, WIDE] = [33, 204];
 
-/** What it consists of, and what it shows. */
+/** The elements of the atlas, and its state. */
 interface AtlasState {
   readonly ctx: ViewContext;
   readonly canvas: HTMLCanvasElement;
@@ -33,7 +33,7 @@ interface AtlasState {
   cell: readonly [number, number];
 }
 
-/** `choose` is called with the places of a layer and a head. */
+/** `choose` is called with the indices of a layer and a head. */
 export function createAtlas(
   ctx: ViewContext,
   signal: AbortSignal,
@@ -112,11 +112,11 @@ function layout(
   tall: number,
 ): void {
   const { ctx } = state;
-  const one = Math.min(
+  const scale = Math.min(
     (Math.min(LARGEST, Math.floor(WIDE / heads)) - 1) / cols,
     (Math.min(LARGEST, Math.floor(tall / layers)) - 1) / rows,
   );
-  state.cell = [Math.max(3, Math.round(one * rows)) + 1, Math.max(3, Math.round(one * cols)) + 1];
+  state.cell = [Math.max(3, Math.round(scale * rows)) + 1, Math.max(3, Math.round(scale * cols)) + 1];
   state.count = [layers, heads];
   const [high, wide] = state.cell;
   const source = ctx.source();
@@ -159,7 +159,7 @@ function paint(state: AtlasState, rows: PatchRows, palette: string): void {
     const values = rows.map(layer, head);
     const top = rows.peak(layer, head) || 1;
     for (let i = 0; i < values.length; i += 1) {
-      const from = 3 * Math.round(LAST_COLOUR * placeOn(values[i] as number, [signed ? -top : 0, top], "sqrt"));
+      const from = 3 * Math.round(LAST_COLOUR * scalePosition(values[i] as number, [signed ? -top : 0, top], "sqrt"));
       image.data.set([...(table.subarray(from, from + 3) as unknown as Rgb), 255], 4 * i);
     }
     smallPen.putImageData(image, 0, 0);
@@ -170,7 +170,7 @@ function paint(state: AtlasState, rows: PatchRows, palette: string): void {
 function outlineAt(state: AtlasState, el: HTMLElement, layer: number, head: number): void {
   const [high, wide] = state.cell;
   const isThere = layer >= 0 && head >= 0;
-  place(el, isThere ? head * wide : -1, layer * high, wide - 1, high - 1);
+  setBox(el, isThere ? head * wide : -1, layer * high, wide - 1, high - 1);
 }
 
 function at(state: AtlasState, event: MouseEvent): readonly [number, number] | null {

@@ -17,7 +17,7 @@ import { paintHeat, type Shade } from "./heat.ts";
 import type { Picture } from "./picture.ts";
 import type { PatchRows } from "./rows.ts";
 
-/** One of the small pictures. */
+/** A small picture. */
 export interface Entry {
   name: string;
   /** The meaning of the number next to it: "to [CLS]"; "" for none. */
@@ -28,7 +28,7 @@ export interface Entry {
 
 export interface Column {
   element: HTMLElement;
-  /** Show heads of a layer, by its place, in a column of this height in px. */
+  /** Show heads of a layer, by its index, in a column of this height in px. */
   show(
     rows: PatchRows,
     layer: number,
@@ -81,9 +81,9 @@ export function createColumn(signal: AbortSignal, picture: Picture, choose: (at:
       const repaints = isOther(rows, layer, below, side, entries.map(({ shade }) => JSON.stringify(shade)).join());
       entries.forEach(({ name, about, value, shade }, i) => {
         const { button, canvas, texts } = lines[i] as (typeof lines)[number];
-        const [title, what, number, bar] = texts as [HTMLElement, HTMLElement, HTMLElement, HTMLElement];
+        const [title, description, number, bar] = texts as [HTMLElement, HTMLElement, HTMLElement, HTMLElement];
         setText(title, name);
-        setText(what, about);
+        setText(description, about);
         const isMissing = Number.isNaN(rows.peak(layer, i));
         setText(
           number,
@@ -97,7 +97,7 @@ export function createColumn(signal: AbortSignal, picture: Picture, choose: (at:
         const words = [name, isMissing ? "pruned" : about && `${about} ${printed(value, true)}`]
           .filter(Boolean)
           .join(", ");
-        // Its name is what it shows; the title has the exact number.
+        // Its name describes the picture; the title has the exact number.
         assign(button, { title: words, ariaPressed: String(i === current), disabled: isMissing });
         button.tabIndex = i === Math.max(0, current) ? 0 : -1;
         setFlag(button, "data-current", i === current);

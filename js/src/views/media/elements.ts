@@ -1,9 +1,9 @@
-/** The elements of an axis that is, or contains, a picture: patches, and what stands apart from them. */
+/** The elements of an axis that is, or contains, a picture: patches, and the elements apart from them. */
 import type { ViewContext } from "../../context.ts";
 import { quoted, safeText } from "../../dom.ts";
 import type { Axis, Cell, Source } from "../../wire/wire.ts";
 
-export interface Places {
+export interface Elements {
   grid: readonly [number, number];
   /** The patch that each element is, row by row, or -1. */
   cells: readonly number[];
@@ -13,12 +13,12 @@ export interface Places {
   others: readonly number[];
 }
 
-const PLACES = new WeakMap<Axis, Places>();
+const CACHE = new WeakMap<Axis, Elements>();
 
-/** Where the patches stand on an axis. */
-export function placesOf(axis: Axis): Places {
-  const known = PLACES.get(axis);
-  if (known) return known;
+/** The positions of the patches on an axis. */
+export function elementsOf(axis: Axis): Elements {
+  const cached = CACHE.get(axis);
+  if (cached) return cached;
   const { grid, cells: given, special, labels } = axis;
   let next = 0;
   const cells = labels.map((_, i) => {
@@ -31,8 +31,8 @@ export function placesOf(axis: Axis): Places {
     if (cell >= 0) patches[cell] = i;
   });
   const others = [...cells.keys()].filter((i) => (cells[i] as number) < 0);
-  const made: Places = { grid: grid ?? [0, 0], cells, patches, others };
-  PLACES.set(axis, made);
+  const made: Elements = { grid: grid ?? [0, 0], cells, patches, others };
+  CACHE.set(axis, made);
   return made;
 }
 
@@ -44,7 +44,7 @@ export const isOfPicture = (ctx: ViewContext, source: Source): boolean => ctx.ax
  * is `opening_element` in attnwidgets/views/media/handlers.py.
  */
 export function openingElement(axis: Axis): number {
-  const { grid, patches, others } = placesOf(axis);
+  const { grid, patches, others } = elementsOf(axis);
   const word = others.findLast((i) => !axis.special[i]);
   if (word !== undefined) return word;
   const apart = others.find((i) => axis.labels[i] !== "[PAD]");
@@ -57,17 +57,17 @@ export function openingElement(axis: Axis): number {
 export function elementName(ctx: ViewContext, axis: Axis, i: number): string {
   const label = axis.labels[i];
   if (label === undefined) return "–";
-  if ((placesOf(axis).cells[i] ?? -1) >= 0) return `patch ${label}`;
+  if ((elementsOf(axis).cells[i] ?? -1) >= 0) return `patch ${label}`;
   return axis.special[i] || /^\[.*\]$/.test(label) ? safeText(label) : quoted(axis.labels, i, ctx.options.indexBase);
 }
 
-/** What is looked at: what an element reads ("query"), or who reads it ("key"). */
+/** The chosen direction: the elements that an element reads ("query"), or those that read it ("key"). */
 export interface Chosen {
   side: "query" | "key";
   index: number;
 }
 
-/** The element that is chosen: the pinned one, else that which the picture opens with. Attributions have none. */
+/** The chosen element: the pinned element, else that of the opening. Attributions have none. */
 export function chosenElement(ctx: ViewContext, pinned: Cell | null, into: boolean): Chosen {
   const source = ctx.source();
   if (source.kind === "attributions") return { side: "query", index: 0 };

@@ -1,5 +1,5 @@
 /** Maps over a picture: their colours, and the line around the patches that hold a share of them. */
-import { colourAt, cssOf, heatMap, type MapName, type Mode, place, type Rgb } from "../../colour.ts";
+import { colourAt, cssOf, heatMap, type MapName, type Mode, type Rgb, scalePosition } from "../../colour.ts";
 
 /** Share of the range from which a map covers the picture, how much of it at most, and how fast; as in figures/parts/media.py. */
 const [LEAST, MOST, RISE] = [0.04, 0.94, 1.6];
@@ -13,12 +13,13 @@ const BEAM: readonly Rgb[] = [
   [70, 165, 250],
   [228, 245, 255],
 ];
-/** Of other ramps the first part is left out: where a map lets a dark picture through, a dark colour would grey it. */
+/** Other ramps are drawn without their first part: a dark colour would grey a dark picture that shows through. */
 const SKIPPED = 0.34;
 /** The grey of the legend's picture. */
 const BENEATH = 58;
 
-const mix = (a: Rgb, b: Rgb, t: number): Rgb => a.map((own, i) => own + ((b[i] as number) - own) * t) as unknown as Rgb;
+const mix = (a: Rgb, b: Rgb, t: number): Rgb =>
+  a.map((channel, i) => channel + ((b[i] as number) - channel) * t) as unknown as Rgb;
 
 /** The colour of a share of the range, 0 to 1, or -1 to 1 of signed values. */
 export function colourOver(map: OverMap, share: number, signed: boolean): Rgb {
@@ -57,7 +58,7 @@ export interface Shade {
 }
 
 const TABLES = new Map<string, Uint32Array>();
-/** The last colour of a table, and the middle of a signed one. */
+/** The last colour of a table, and the middle of a signed table. */
 const [LAST, MIDDLE] = [256, 128];
 
 /** Colours by share of the range as canvas pixels, RGBA in memory. */
@@ -85,13 +86,13 @@ export function shades(values: ArrayLike<number>, { map, mode, range }: Shade): 
     const value = values[i] as number;
     if (Number.isNaN(value)) continue;
     const size = Math.abs(value);
-    const share = Math.min(1, mode === "linear" ? size / top : place(size, [0, top], mode));
+    const share = Math.min(1, mode === "linear" ? size / top : scalePosition(size, [0, top], mode));
     out[i] = table[Math.round(signed ? MIDDLE + Math.sign(value) * share * MIDDLE : share * LAST)] as number;
   }
   return new Uint8ClampedArray(out.buffer);
 }
 
-/** Paint a map on a canvas of one pixel a patch. */
+/** Paint a map on a canvas with a pixel per patch. */
 export function paintHeat(
   canvas: HTMLCanvasElement,
   values: ArrayLike<number>,
@@ -102,7 +103,7 @@ export function paintHeat(
   if (rows && cols) canvas.getContext("2d")?.putImageData(new ImageData(shades(values, shade), cols, rows), 0, 0);
 }
 
-/** The fewest patches, the largest first, that hold a share of what all of them hold, by magnitude. */
+/** The fewest patches, the largest first, that hold a share of the total of all patches, by magnitude. */
 export function topPatches(values: ArrayLike<number>, share: number): boolean[] {
   const sizes = Array.from(values, (value) => Math.abs(value) || 0);
   let left = share * sizes.reduce((sum, size) => sum + size, 0) * (1 - 1e-6);

@@ -9,11 +9,11 @@ type Model<State> = AnyModel<State & Record<string, unknown>>;
 
 export interface ShownMedia<Kind = PictureMedia | SoundMedia> {
   media: Kind;
-  /** One for a picture, a JPEG; two for a sound, as `SoundMedia` says. */
+  /** A JPEG for a picture; two buffers for a sound, as `SoundMedia` describes. */
   buffers: Uint8Array<ArrayBuffer>[];
 }
 
-/** Read what the store of a view refers to; null if its trace has neither, or it did not arrive. */
+/** Read the media of a view's store; null if its trace has none, or they did not arrive. */
 export async function mediaOf(ctx: ViewContext): Promise<ShownMedia | null> {
   const store = await ctx.host.getModel<StoreState & Record<string, unknown>>(ctx.model.get("store"));
   const reference = store.get("media");

@@ -7,13 +7,13 @@ import type { Axis } from "../../wire/wire.ts";
 import { createProgress, failed, type Missing, missingAnswer } from "../base/missing.ts";
 import { createSegments } from "../base/segmentedControl.ts";
 import { rule, setAttributes, svg } from "../charts/svg.ts";
-import { placesOf } from "./elements.ts";
+import { elementsOf } from "./elements.ts";
 import { overMap, paintHeat } from "./heat.ts";
 import type { Picture } from "./picture.ts";
 
 export interface Norms {
   element: HTMLElement;
-  /** Show the norms of a stack after a layer, by its place; `width` in px. */
+  /** Show the norms of a stack after a layer, by its index; `width` in px. */
   show(stack: string, axis: Axis, layer: number, width: number, tall: number): void;
 }
 
@@ -41,7 +41,7 @@ export const median = (values: readonly number[]): number => {
   return sorted.length % 2 ? (sorted[half] as number) : ((sorted[half - 1] as number) + (sorted[half] as number)) / 2;
 };
 
-/** What the view consists of, and what it shows. */
+/** The elements of the view, and its state. */
 interface NormsState {
   readonly answers: Answers;
   readonly heat: HTMLCanvasElement;
@@ -83,7 +83,7 @@ export function createNorms(
       progress.show(answer ? null : missing(state, args));
       body.hidden = !answer;
       if (!answer) return;
-      const { cells, grid, patches: order, others: rest } = placesOf(axis);
+      const { cells, grid, patches: order, others: rest } = elementsOf(axis);
       const [rows, cols] = grid;
       const ratio = picture.ratio() ?? rows / (cols || 1);
       const side = Math.max(80, Math.min(LARGEST, width, (tall - (registers.element.hidden ? 130 : 166)) / ratio));
@@ -91,29 +91,31 @@ export function createNorms(
       const dimmed = picture.dimmed(wide * 2, high * 2);
       if (!isOther(answer, axis, layer, wide, dimmed, width, ctx.theme, ctx.options.indexBase)) return;
       const bytes = answer.buffers[0] as DataView;
-      const place = Math.min(layer, answer.meta.layers - 1);
-      const norm = (i: number): number => bytes.getFloat32(4 * (place * cells.length + i), true);
+      const index = Math.min(layer, answer.meta.layers - 1);
+      const norm = (i: number): number => bytes.getFloat32(4 * (index * cells.length + i), true);
       const patches = order.map(norm);
       const added = answer.meta.registers.map((name, i, { length }) => {
         const values = answer.buffers[1] as DataView;
-        return [name, values.getFloat32(4 * (place * length + i), true)] as const;
+        return [name, values.getFloat32(4 * (index * length + i), true)] as const;
       });
-      const own = rest.filter((i) => axis.special[i]).map((i) => [axis.labels[i] as string, norm(i)] as const);
-      const special = [...own, ...added];
+      const fromAxis = rest.filter((i) => axis.special[i]).map((i) => [axis.labels[i] as string, norm(i)] as const);
+      const special = [...fromAxis, ...added];
       [below.width, below.height] = [wide * 2, high * 2];
       if (dimmed) below.getContext("2d")?.drawImage(dimmed, 0, 0);
       setStyles(plot, { width: `${wide}px`, height: `${high}px` });
       paint(state, patches, axis, special, Math.max(80, width));
       const middle = median(patches);
       const bound = answer.meta.outlier * middle;
-      const found = patches.flatMap((value, i) => (value > bound ? [axis.labels[order[i] as number] as string] : []));
+      const outliers = patches.flatMap((value, i) =>
+        value > bound ? [axis.labels[order[i] as number] as string] : [],
+      );
       setText(
         about,
-        `after layer ${ctx.layerName(ctx.resolved().source.layers[place] ?? place)}, median ${printed(middle, true)}`,
+        `after layer ${ctx.layerName(ctx.resolved().source.layers[index] ?? index)}, median ${printed(middle, true)}`,
       );
-      const names = found.length > 3 ? `${found.length} patches` : `patch ${found.join(", ")}`;
-      setText(verdict, found.length ? `outliers: ${names}` : "no outliers");
-      verdict.title = `${found.length ? names : "No patch is"} above ${answer.meta.outlier} times the median, ${printed(bound, true)}`;
+      const names = outliers.length > 3 ? `${outliers.length} patches` : `patch ${outliers.join(", ")}`;
+      setText(verdict, outliers.length ? `outliers: ${names}` : "no outliers");
+      verdict.title = `${outliers.length ? names : "No patch is"} above ${answer.meta.outlier} times the median, ${printed(bound, true)}`;
     },
   };
 }
@@ -129,7 +131,7 @@ function paint(
   paintHeat(
     state.heat,
     patches.map((value) => value - low),
-    placesOf(axis).grid,
+    elementsOf(axis).grid,
     { map: overMap(false, ""), mode: "linear", range: [0, high - low || 1] },
   );
   state.plot.ariaLabel = `norms of ${patches.length} patches over the picture, ${printed(low, true)} to ${printed(high, true)}`;

@@ -3,30 +3,30 @@ import type { ViewContext } from "../../context.ts";
 import type { PictureMedia } from "../../wire/mediaState.ts";
 import { mediaOf, type ShownMedia } from "./media.ts";
 
-/** How a picture lies beneath a map: less coloured and less bright; as in figures/parts/media.py. */
+/** The look of a picture beneath a map: less coloured and less bright; as in figures/parts/media.py. */
 export const [GREY, DIM] = [0.9, 0.74];
 
 export interface Picture {
-  /** Height of what the model saw as a share of its width; null where it is not known. */
+  /** Height of the model's input as a share of its width; null where it is not available. */
   ratio(): number | null;
-  /** Pixels that the model saw, rows and columns; null where they are not known. */
+  /** Pixels of the model's input, rows and columns; null where they are not available. */
   seen(): readonly [number, number] | null;
-  /** Draw what the model saw as it is; nothing where it has not arrived. */
+  /** Draw the model's input unchanged; nothing before it has arrived. */
   draw(canvas: HTMLCanvasElement, width: number, height: number): void;
-  /** The same as it lies beneath a map, kept for small pictures of this size; null where it has not arrived. */
+  /** The same as drawn beneath a map, cached for small pictures of this size; null before it has arrived. */
   dimmed(width: number, height: number): HTMLCanvasElement | null;
 }
 
 /** Read the picture of a view; `arrived` is called when it can be drawn. */
 export function createPicture(ctx: ViewContext, arrived: () => void): Picture {
   let [image, media]: [ImageBitmap | null, PictureMedia | null] = [null, null];
-  const kept = new Map<string, HTMLCanvasElement>();
+  const canvases = new Map<string, HTMLCanvasElement>();
   const load = async (): Promise<void> => {
-    const found = (await mediaOf(ctx)) as ShownMedia<PictureMedia> | null;
-    if (found?.media.kind !== "picture" || !found.buffers[0]) return;
-    const bitmap = await createImageBitmap(new Blob([found.buffers[0]], { type: "image/jpeg" }));
+    const shown = (await mediaOf(ctx)) as ShownMedia<PictureMedia> | null;
+    if (shown?.media.kind !== "picture" || !shown.buffers[0]) return;
+    const bitmap = await createImageBitmap(new Blob([shown.buffers[0]], { type: "image/jpeg" }));
     if (ctx.signal.aborted) return;
-    [image, media] = [bitmap, found.media];
+    [image, media] = [bitmap, shown.media];
     arrived();
   };
   load().catch((error) => console.warn("attnwidgets: no picture", error));
@@ -57,7 +57,7 @@ export function createPicture(ctx: ViewContext, arrived: () => void): Picture {
     dimmed(width, height) {
       if (!image) return null;
       const name = `${width} ${height}`;
-      let canvas = kept.get(name);
+      let canvas = canvases.get(name);
       if (canvas) return canvas;
       canvas = document.createElement("canvas");
       draw(canvas, width, height);
@@ -67,7 +67,7 @@ export function createPicture(ctx: ViewContext, arrived: () => void): Picture {
         dim(pixels.data);
         pen.putImageData(pixels, 0, 0);
       }
-      kept.set(name, canvas);
+      canvases.set(name, canvas);
       return canvas;
     },
   };
@@ -78,6 +78,6 @@ export function dim(pixels: Uint8ClampedArray): void {
   for (let i = 0; i < pixels.length; i += 4) {
     const [r = 0, g = 0, b = 0] = pixels.subarray(i, i + 3);
     const light = 0.2126 * r + 0.7152 * g + 0.0722 * b;
-    for (const [j, own] of [r, g, b].entries()) pixels[i + j] = DIM * (own + GREY * (light - own));
+    for (const [j, channel] of [r, g, b].entries()) pixels[i + j] = DIM * (channel + GREY * (light - channel));
   }
 }

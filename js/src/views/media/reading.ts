@@ -3,20 +3,20 @@
  * and its exact number.
  */
 import type { ViewContext } from "../../context.ts";
-import { h, keyboard, on, place, setFlag, spotAt } from "../../dom.ts";
+import { h, keyboard, on, setBox, setFlag, spotAt } from "../../dom.ts";
 import { printed } from "../../numbers.ts";
 import type { HeadKey, Source } from "../../wire/wire.ts";
 import { createExactRows, type ExactRows } from "../base/cellValues.ts";
 import { type CopyButton, createCopyButton } from "../base/copyPython.ts";
 import type { Frame } from "../base/frame.ts";
 import { headAddress, layerWords, moveHead, moveLayer } from "../base/navigation.ts";
-import { type Chosen, elementName, placesOf } from "./elements.ts";
+import { type Chosen, elementName, elementsOf } from "./elements.ts";
 import type { PatchRows } from "./rows.ts";
 
 const KEYS =
   "arrows: read the next patch · Enter: what it reads · Space: pin the pair · Shift + ↑ ↓: layer · Shift + ← →: head · Home: back to the first · Escape: unpin";
 
-/** What is shown, when its numbers are here. */
+/** The shown map, once its numbers have arrived. */
 export interface Shown {
   source: Source;
   chosen: Chosen;
@@ -29,17 +29,17 @@ export interface Shown {
   patches: readonly number[];
 }
 
-/** Whether words are read that stand apart from the picture: those that read a patch of it. */
+/** Whether the reading is of words apart from the picture: those that read a patch of it. */
 const ofWords = ({ rows }: Shown): boolean => rows.patches.length === 0;
 
-/** What is read is a part of. */
+/** The parts around the reading. */
 export interface Surroundings {
   root: HTMLElement;
   plot: HTMLElement;
   shown(): Shown | null;
   /** The size of the picture in px. */
   size(): readonly [number, number];
-  /** The size of what the model saw, in its px. */
+  /** The size of the model's input, in its px. */
   seen(): readonly [number, number] | null;
   frame(): Frame;
   look(side: Chosen["side"], index: number): void;
@@ -48,15 +48,15 @@ export interface Surroundings {
 export interface Reading {
   /** Copies the number that is read; null in a view inside another. */
   copy: CopyButton | null;
-  /** Draw the outlines and say what is read. */
+  /** Draw the outlines and describe the elements that are read. */
   point(): void;
-  /** Say what one of the small maps holds; -1, -1: none is pointed at. */
+  /** Describe a small map; -1, -1: none is hovered. */
   pointMap(layer: number, head: number): void;
-  /** Go back to what is pinned or strongest, unless the reader is in the picture. */
+  /** Go back to the pinned or strongest element, unless the reader is in the picture. */
   settle(): void;
 }
 
-/** What it consists of, and what it shows. */
+/** The elements of the reading, and its state. */
 interface ReadingState {
   readonly ctx: ViewContext;
   readonly root: HTMLElement;
@@ -69,7 +69,7 @@ interface ReadingState {
   readonly query: HTMLDivElement;
   readonly pinnedKey: HTMLDivElement;
   readonly hovered: HTMLDivElement;
-  /** By its place in the grid; -1: what is pinned, or the strongest. */
+  /** By its index in the grid; -1: the pinned element, or the strongest. */
   reading: number;
   /** Whether the readout is spoken: after a key, not after the pointer. */
   spoken: boolean;
@@ -98,7 +98,7 @@ export function createReading(
     },
     blur: () => readCell(state, -1),
   });
-  const copy = ctx.el === root ? createCopyButton(ctx, signal, () => numberPlace(state)) : null;
+  const copy = ctx.el === root ? createCopyButton(ctx, signal, () => numberAddress(state)) : null;
 
   const state: ReadingState = {
     ctx,
@@ -177,8 +177,8 @@ function spot(state: ReadingState, el: HTMLElement, cell: number): void {
   const { size } = state;
   const [rows, cols] = state.current()?.grid ?? [1, 1];
   const [wide, high] = [size()[0] / cols, size()[1] / rows];
-  if (cell < 0) place(el, -1, -1, 0, 0);
-  else place(el, (cell % cols) * wide, Math.floor(cell / cols) * high, wide, high);
+  if (cell < 0) setBox(el, -1, -1, 0, 0);
+  else setBox(el, (cell % cols) * wide, Math.floor(cell / cols) * high, wide, high);
 }
 
 /** Outlines and the readout. Runs on every pointer move. */
@@ -189,11 +189,11 @@ function point(state: ReadingState): void {
   const { source, chosen, rows, values } = shown;
   const targets = source.kind === "attributions";
   const axis = ctx.axisOf(chosen.side === "query" ? source.key : source.query);
-  const own = ctx.axisOf(chosen.side === "query" ? source.query : source.key);
-  const { cells, grid } = placesOf(axis);
+  const chosenAxis = ctx.axisOf(chosen.side === "query" ? source.query : source.key);
+  const { cells, grid } = elementsOf(axis);
   const { element, how } = readElement(state, shown);
   const cell = cells[element] ?? -1;
-  spot(state, state.query, targets ? -1 : (placesOf(own).cells[chosen.index] ?? -1));
+  spot(state, state.query, targets ? -1 : (elementsOf(chosenAxis).cells[chosen.index] ?? -1));
   spot(state, pinnedKey, how ? cell : -1);
   setFlag(pinnedKey, "data-pinned", how === "pinned");
   spot(state, state.hovered, ofWords(shown) ? state.reading : how ? -1 : cell);
@@ -208,7 +208,7 @@ function point(state: ReadingState): void {
     (exact ?? peak) === undefined || Number.isNaN(exact ?? peak)
       ? `≈ ${printed(value ?? Number.NaN, false)}`
       : printed((exact ?? peak) as number, true);
-  const [from, to] = [elementName(ctx, own, chosen.index), elementName(ctx, axis, element)];
+  const [from, to] = [elementName(ctx, chosenAxis, chosen.index), elementName(ctx, axis, element)];
   const pair = targets ? to : chosen.side === "query" ? `${from} → ${to}` : `${to} → ${from}`;
   const seen = state.sizeSeen();
   const [row, col] = [Math.floor(cell / grid[1]), cell % grid[1]];
@@ -216,12 +216,12 @@ function point(state: ReadingState): void {
     `${Math.round((i * length) / count)}–${Math.round(((i + 1) * length) / count) - 1}`;
   const where = seen && cell >= 0 ? `px ${px(row, grid[0], seen[0])}, ${px(col, grid[1], seen[1])}` : "";
   frame().readout.show(
-    [`${pair} ${number}`, where, placeWords(ctx, shown), how].filter(Boolean).join(" · "),
+    [`${pair} ${number}`, where, mapWords(ctx, shown), how].filter(Boolean).join(" · "),
     state.spoken || state.root.contains(document.activeElement),
   );
 }
 
-function placeWords(ctx: ViewContext, { source }: Shown): string {
+function mapWords(ctx: ViewContext, { source }: Shown): string {
   const { layer, head } = ctx.resolved();
   if (source.kind === "attributions") return source.layers.length > 1 ? layerWords(ctx, source, layer) : "";
   if (typeof head === "number") return `head ${headAddress(ctx, layer, head)}`;
@@ -240,7 +240,7 @@ function exactOf(state: ReadingState, { source, chosen }: Shown, element: number
   return state.exactRows(row, ask)?.[key];
 }
 
-function numberPlace(state: ReadingState): ({ of: string } & Record<string, unknown>) | null {
+function numberAddress(state: ReadingState): ({ of: string } & Record<string, unknown>) | null {
   const { ctx } = state;
   const shown = state.current();
   if (!shown) return null;
@@ -307,7 +307,7 @@ function pinPair(state: ReadingState, cell: number): void {
   state.ctx.selection.pin({ unit: source.unit, ...pair });
 }
 
-/** Look at a patch; where only words are looked at, it shows who reads it. */
+/** Look at a patch; for a chosen word, show the readers of the patch. */
 function lookAt(state: ReadingState, cell: number): void {
   const shown = state.current();
   if (!shown || cell < 0) return;

@@ -1,4 +1,4 @@
-/** What one element reads, or who reads it, in every layer and head: the answers "reads" and "readers". */
+/** The elements that an element reads, or that read it, in every layer and head: the answers "reads" and "readers". */
 import { valueTable } from "../../wire/codec.ts";
 import type { Answer } from "../../wire/embeddedAnswers.ts";
 import type { HeadKey } from "../../wire/wire.ts";
@@ -24,7 +24,7 @@ export interface PatchRows {
   /** The element of every patch, row by row, and the other elements. */
   patches: readonly number[];
   others: readonly number[];
-  /** Values of patches of a layer, by its place, and a head, by its place or a reduction over heads. */
+  /** Values of patches of a layer, by its index, and a head, by its index or a reduction over heads. */
   map(layer: number, head: HeadKey): Float32Array;
   /** Values of the other elements. */
   rest(layer: number, head: HeadKey): Float32Array;
@@ -45,8 +45,8 @@ const floats = (bytes: DataView | undefined): Float32Array =>
 
 /** Read an answer; decoded once, each map on first use. */
 export function readRows(answer: Answer<PatchRowsMeta>): PatchRows {
-  const known = READ.get(answer);
-  if (known) return known;
+  const cached = READ.get(answer);
+  if (cached) return cached;
   const { meta, buffers } = answer;
   const [codes, scaleBytes, sumBytes, restBytes, restScale] = buffers;
   const [patches, others] = [elements(meta.patches), elements(meta.others)];
@@ -62,18 +62,18 @@ export function readRows(answer: Answer<PatchRowsMeta>): PatchRows {
     return out;
   };
   /** Of a head, or reduced over those that there are. */
-  const reduced = (layer: number, head: HeadKey, kind: string, one: (at: number) => Float32Array): Float32Array => {
+  const reduced = (layer: number, head: HeadKey, kind: string, mapAt: (at: number) => Float32Array): Float32Array => {
     const name = `${kind} ${layer} ${head}`;
     let values = decoded.get(name);
     if (values) return values;
     if (head === "mean" || head === "max") {
-      const there = all.map((own) => layer * meta.heads + own).filter((at) => !Number.isNaN(scale[at]));
-      const maps = there.map(one);
+      const there = all.map((index) => layer * meta.heads + index).filter((at) => !Number.isNaN(scale[at]));
+      const maps = there.map(mapAt);
       values = Float32Array.from(maps[0] ?? [], (_, i) => {
         const column = maps.map((map) => map[i] as number);
         return head === "max" ? Math.max(...column) : column.reduce((a, b) => a + b, 0) / column.length;
       });
-    } else values = one(layer * meta.heads + (head === "-" ? 0 : head));
+    } else values = mapAt(layer * meta.heads + (head === "-" ? 0 : head));
     decoded.set(name, values);
     return values;
   };

@@ -1,9 +1,9 @@
-/** What stands apart from the picture, above it: class and register tokens with their shares, and words. */
-import { colourAt, cssOf, heatMap, inkOn, place } from "../../colour.ts";
+/** The elements apart from the picture, above it: class and register tokens with their shares, and words. */
+import { colourAt, cssOf, heatMap, inkOn, scalePosition } from "../../colour.ts";
 import type { ViewContext } from "../../context.ts";
 import { createWatch, h, on, setChildren, setStyles, setText, shortLabel } from "../../dom.ts";
 import type { Axis } from "../../wire/wire.ts";
-import { type Chosen, elementName, placesOf } from "./elements.ts";
+import { type Chosen, elementName, elementsOf } from "./elements.ts";
 import type { PatchRows } from "./rows.ts";
 
 export interface Shares {
@@ -30,7 +30,7 @@ interface Chip {
   name: HTMLElement;
 }
 
-/** What it consists of, and what it shows. */
+/** The elements of the panel, and its state. */
 interface SharesView {
   readonly ctx: ViewContext;
   readonly choose: (side: Chosen["side"], index: number) => void;
@@ -39,7 +39,7 @@ interface SharesView {
   readonly chips: HTMLSpanElement;
   readonly words: HTMLSpanElement;
   readonly isOther: (...values: unknown[]) => boolean;
-  /** The chips of what is not a patch, and the buttons of the words, by element. */
+  /** The chips of elements that are not patches, and the buttons of the words, by element. */
   chipOf: Map<number, Chip>;
   buttons: Map<number, HTMLElement>;
   /** The chip of the picture as a whole. */
@@ -55,17 +55,17 @@ export function createShares(
   signal: AbortSignal,
   choose: (side: Chosen["side"], index: number) => void,
 ): Shares {
-  const what = h("span.where");
+  const heading = h("span.where");
   const query = h("span.chip.image-query");
   const chips = h("span.image-chips", { role: "group", "aria-label": "tokens that are not patches" });
   const words = h("span.image-words", { role: "group", "aria-label": "words" });
-  const element = h("div.image-others", h("div.image-shares", what, query, chips), words);
+  const element = h("div.image-others", h("div.image-shares", heading, query, chips), words);
   const isOther = createWatch();
 
   const state: SharesView = {
     ctx,
     choose,
-    title: what,
+    title: heading,
     query,
     chips,
     words,
@@ -91,9 +91,9 @@ export function createShares(
 
 function chip(tag: "button" | "span", label: string, name: string): Chip {
   const [bar, number, text] = [h("i.image-share"), h("span.image-number"), h("b", label)];
-  const own = h(`${tag}.image-chip`, text, bar, number);
-  own.title = name;
-  return { element: own, bar, number, name: text };
+  const element = h(`${tag}.image-chip`, text, bar, number);
+  element.title = name;
+  return { element, bar, number, name: text };
 }
 
 function choosing(
@@ -110,7 +110,7 @@ function choosing(
 
 function build(state: SharesView, axis: Axis, wordsAxis: Axis, count: number): void {
   const { words } = state;
-  const special = placesOf(axis).others.filter((i) => axis.special[i]);
+  const special = elementsOf(axis).others.filter((i) => axis.special[i]);
   state.chipOf = new Map(
     special.map((i) => [i, chip("button", shortLabel(axis.labels[i] as string), elementName(state.ctx, axis, i))]),
   );
@@ -121,7 +121,7 @@ function build(state: SharesView, axis: Axis, wordsAxis: Axis, count: number): v
     ...[...state.chipOf.values()].map(({ element: el }) => el),
     ...(state.total ? [state.total.element] : []),
   );
-  const plain = placesOf(wordsAxis).others.filter((i) => !wordsAxis.special[i]);
+  const plain = elementsOf(wordsAxis).others.filter((i) => !wordsAxis.special[i]);
   state.buttons = new Map(
     plain.map((i) => [i, h("button.image-word", { type: "button" }, elementWord(wordsAxis.labels[i] as string))]),
   );
@@ -145,32 +145,35 @@ function show(state: SharesView, { chosen, rows, rest, sum, shares, targets }: S
   const shown = chosen.side === "query" ? keys : queries;
   const isSame = source.query === source.key;
   const wordsAxis = isSame || targets ? keys : queries;
-  const own = chosen.side === "query" ? queries : keys;
+  const chosenAxis = chosen.side === "query" ? queries : keys;
   state.chipSide = isSame ? chosen.side : chosen.side === "query" ? "key" : "query";
   state.wordSide = isSame ? chosen.side : "query";
   if (state.isOther(shown, wordsAxis, rows?.patches.length)) build(state, shown, wordsAxis, rows?.patches.length ?? 0);
   query.hidden = targets;
-  const name = elementName(ctx, own, chosen.index);
+  const name = elementName(ctx, chosenAxis, chosen.index);
   setText(state.title, targets ? "other tokens" : chosen.side === "query" ? "" : "who reads");
   setText(query, chosen.side === "query" ? `${name} attends to` : name);
   rows?.others.forEach((i, at) => {
-    const one = state.chipOf.get(i);
+    const chip = state.chipOf.get(i);
     const value = rest[at] ?? Number.NaN;
-    if (one) {
-      setText(one.name, isSame && i === chosen.index && !targets ? "itself" : shortLabel(shown.labels[i] as string));
-      one.element.ariaPressed = String(isSame && i === chosen.index && !targets);
-      showChip(one, value, shares, false);
+    if (chip) {
+      setText(chip.name, isSame && i === chosen.index && !targets ? "itself" : shortLabel(shown.labels[i] as string));
+      chip.element.ariaPressed = String(isSame && i === chosen.index && !targets);
+      showChip(chip, value, shares, false);
     }
   });
   if (state.total) showChip(state.total, sum, shares, true);
-  const places = new Map(rows?.others.map((i, at) => [i, rest[at] ?? Number.NaN]));
+  const shareOf = new Map(rows?.others.map((i, at) => [i, rest[at] ?? Number.NaN]));
   const coloured = wordsAxis === shown;
-  const values = [...state.buttons.keys()].map((i) => (coloured ? (places.get(i) ?? Number.NaN) : Number.NaN));
+  const values = [...state.buttons.keys()].map((i) => (coloured ? (shareOf.get(i) ?? Number.NaN) : Number.NaN));
   const top = Math.max(1e-9, ...values.map((value) => Math.abs(value) || 0));
   const map = heatMap(source.signed, ctx.theme);
   [...state.buttons].forEach(([i, el], at) => {
     const value = values[at] as number;
-    const rgb = colourAt(map, place(Number.isNaN(value) ? 0 : value, [source.signed ? -top : 0, top], "linear"));
+    const rgb = colourAt(
+      map,
+      scalePosition(Number.isNaN(value) ? 0 : value, [source.signed ? -top : 0, top], "linear"),
+    );
     setStyles(el, {
       background: Number.isNaN(value) ? "none" : cssOf(rgb),
       color: Number.isNaN(value) ? "inherit" : inkOn(rgb),
@@ -181,5 +184,5 @@ function show(state: SharesView, { chosen, rows, rest, sum, shares, targets }: S
   });
 }
 
-/** A word as a button says it. */
+/** A word as the text of a button. */
 const elementWord = (label: string): string => shortLabel(label.replace(/^␣(?=.)|^##/, ""));

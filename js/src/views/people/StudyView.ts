@@ -1,6 +1,6 @@
 /**
- * A study, as one person goes through it: consent, practice, items and checks, and the answers to hand in. Nothing is
- * kept before consent, and afterwards only in the memory of this page, under a random code.
+ * A study, as a participant goes through it: consent, practice, items and checks, and the answers to hand in. Nothing
+ * is stored before consent, and afterwards only in the memory of this page, under a random code.
  */
 import type { ViewContext } from "../../context.ts";
 import { assign, h, on, safeText, setChildren, setFlag, setText } from "../../dom.ts";
@@ -13,9 +13,9 @@ import { createCopy } from "../question/copyButton.ts";
 import { type Chooser, createChoices, createMarks, marksLegend, shownOf } from "./drawing.ts";
 import { fileOf, lineOf, type Payload, payloadOf, type Row, whole } from "./payload.ts";
 import { randomCode } from "./schedule.ts";
-import { checkWords, choicesOf, itemOf, rowOf, type Step, stepsOf, told } from "./steps.ts";
+import { checkWords, choicesOf, instruction, itemOf, rowOf, type Step, stepsOf } from "./steps.ts";
 
-/** Where a person is; a view that is drawn anew goes on. */
+/** The state of a participant's run; a view that is redrawn continues it. */
 interface Run {
   code: string;
   steps: Step[];
@@ -34,16 +34,16 @@ interface StudyState {
   readonly isPage: boolean;
   readonly answers: Answers;
   readonly heading: HTMLElement;
-  readonly place: HTMLSpanElement;
+  readonly progress: HTMLSpanElement;
   readonly bar: HTMLProgressElement;
   readonly stage: HTMLDivElement;
   readonly withdraw: HTMLButtonElement;
   readonly frame: Frame;
-  /** Listeners of one step end with it. */
+  /** Listeners of a step end with it. */
   step: AbortController;
   /** The control of the answer; null where nothing is to be chosen. */
   chooser: Chooser | null;
-  /** The button that goes on. */
+  /** The button to the next step. */
   next: HTMLButtonElement | null;
   /** Whether the next click withdraws. */
   isConfirming: boolean;
@@ -60,13 +60,13 @@ export const renderStudyView = view((ctx, root, signal) => {
   const isPage = ctx.model.get("runtime") === "";
   const answers = createAnswers(ctx, signal, () => undefined);
   const heading = h("b.study-title.clip", { dir: "auto" });
-  const place = h("span.study-place.dim", { role: "status" });
+  const progress = h("span.study-place.dim", { role: "status" });
   const bar = h("progress.study-bar", { "aria-label": "progress" });
   const stage = h("div.study-stage.column");
   const withdraw = h("button.button", { type: "button" }, "Withdraw");
   const frame = createFrame(ctx, root, {
     layout: ".column.flush.untitled",
-    controls: [heading, place],
+    controls: [heading, progress],
     lead: [bar],
     body: [stage],
     skeleton: "own",
@@ -80,7 +80,7 @@ export const renderStudyView = view((ctx, root, signal) => {
     isPage,
     answers,
     heading,
-    place,
+    progress,
     bar,
     stage,
     withdraw,
@@ -137,7 +137,7 @@ function payload(ctx: ViewContext, now: Run): Payload {
   return payloadOf(study(ctx), now.code, now.rows, now.at >= now.steps.length);
 }
 
-/** Tell the kernel; on a page nobody listens, and the answers stay here until they are handed in. */
+/** Report to the kernel; in a page without a kernel, the answers stay here until they are handed in. */
 function keep(state: StudyState): void {
   const now = run(state.ctx);
   if (!state.isPage)
@@ -148,7 +148,7 @@ function fill(state: StudyState, isFocused: boolean, ...parts: HTMLElement[]): v
   const { stage } = state;
   setChildren(stage, ...parts);
   stage.scrollTop = 0;
-  // A screen reader reads what is new, and keys work at once; a page that opens is not scrolled to it.
+  // A screen reader reads the new step, and keys work at once; a page that opens is not scrolled to it.
   if (isFocused) stage.querySelector<HTMLElement>("[tabindex='-1'].aw-study-question")?.focus();
 }
 
@@ -219,7 +219,7 @@ function drawStep(state: StudyState, now: Run, isFocused: boolean): void {
     parts.push(state.chooser.element, ...(item ? marksLegend(item, shown) : []));
     if (item?.prediction[0])
       parts.push(h("p.study-said.fine", "The model answers ", h("b", { dir: "auto" }, safeText(item.prediction[0]))));
-    // Nothing to mark is an answer, too.
+    // Marking no word is an answer, too.
     state.draft = [];
     assign(state.next, { disabled: false });
   } else {
@@ -245,16 +245,16 @@ function send(state: StudyState, now: Run, at: Step): void {
   if (state.draft === undefined) return;
   const since = (time: number | null): number | null => (time === null ? null : time - state.shownAt);
   now.rows.push(rowOf(study(state.ctx), at, state.draft, since(state.firstAt), performance.now() - state.shownAt));
-  const words = told(study(state.ctx), at);
+  const words = instruction(study(state.ctx), at);
   if (words) {
-    drawTold(state, now, words);
+    drawInstruction(state, now, words);
     return;
   }
   goOn(state, now);
 }
 
 /** After a practice item, its right answer. */
-function drawTold(state: StudyState, now: Run, words: string): void {
+function drawInstruction(state: StudyState, now: Run, words: string): void {
   renew(state);
   const on_ = h("button.button.study-next", { type: "button" }, "Continue");
   on(on_, state.step.signal, { click: () => goOn(state, now) });
@@ -320,7 +320,7 @@ function draw(state: StudyState, isFocused = false): void {
   const now = run(state.ctx);
   const total = now?.steps.length ?? 1;
   assign(state.bar, { max: total, value: now?.at ?? 0 });
-  setText(state.place, now && now.at < total ? `${now.at + 1} of ${total}` : "");
+  setText(state.progress, now && now.at < total ? `${now.at + 1} of ${total}` : "");
   assign(withdraw, { hidden: !now });
   state.root.dataset.mode = !now ? "consent" : now.at < total ? "step" : "end";
   if (!now) drawConsent(state, isFocused);

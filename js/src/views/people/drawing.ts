@@ -3,7 +3,7 @@ import { h, on, safeText, setFlag } from "../../dom.ts";
 import type { AskedItem, AskedStudy, ShownExplanation } from "../../wire/studies.ts";
 import { type Choice, itemOf, type Step } from "./steps.ts";
 
-/** Words that a screen reader hears of an explanation. */
+/** Number of words of an explanation in its description for screen readers. */
 const HEARD = 5;
 const KEYS = 9;
 
@@ -30,7 +30,7 @@ function coloured(item: AskedItem, shown: ShownExplanation | undefined): HTMLEle
   return element;
 }
 
-/** What the colours of an explanation say; its strongest words for a screen reader. */
+/** The meaning of the colours of an explanation; its strongest words for a screen reader. */
 function legend(item: AskedItem, shown: ShownExplanation): HTMLElement {
   const isSigned = shown.values.some((value) => value < 0);
   const words = shown.words ?? item.words;
@@ -54,46 +54,47 @@ function legend(item: AskedItem, shown: ShownExplanation): HTMLElement {
   return h("p.study-legend.fine", ...keys, h("span.sr", ` Strongest words: ${heard.join("; ")}.`));
 }
 
-/** A text with an explanation, under a heading if it is one of two. */
-function panel(item: AskedItem, shown: ShownExplanation | undefined, heading: string, said: string): HTMLElement {
+/** A text with an explanation, under a heading if it is part of a pair. */
+function panel(item: AskedItem, shown: ShownExplanation | undefined, heading: string, prediction: string): HTMLElement {
   const parts: HTMLElement[] = [];
   if (heading) parts.push(h("b.study-heading.fine", heading));
   parts.push(coloured(item, shown));
   if (shown?.text) parts.push(h("p.study-why", { dir: "auto" }, safeText(shown.text)));
   else if (shown?.values.length) parts.push(legend(item, shown));
   else if (heading) parts.push(h("p.study-legend.fine", "no explanation"));
-  if (said) parts.push(says(said));
+  if (prediction) parts.push(says(prediction));
   return h("div.study-panel.boxed", ...parts);
 }
 
 const says = (prediction: string): HTMLElement =>
   h("p.study-said.fine", "The model answers ", h("b", { dir: "auto" }, safeText(prediction)));
 
-/** What a step shows above its choices. */
+/** The content of a step above its choices. */
 export function shownOf(study: AskedStudy, step: Step): HTMLElement[] {
   const item = itemOf(study, step);
   if (!item) return [];
-  const conditions = (study.cells[step.cell] ?? []).map((place) => item.shown[place] ?? []);
+  const conditions = (study.cells[step.cell] ?? []).map((condition) => item.shown[condition] ?? []);
   if (study.kind === "remove_words") return [];
   if (study.kind === "forced_choice" || study.kind === "which_model") {
-    const pair = study.kind === "which_model" ? [0, 1].map((k) => conditions[0]?.[k]) : conditions.map(([one]) => one);
+    const pair =
+      study.kind === "which_model" ? [0, 1].map((k) => conditions[0]?.[k]) : conditions.map(([first]) => first);
     const isModels = study.kind === "which_model";
     const order = step.side ? [1, 0] : [0, 1];
-    const panels = order.map((k, place) =>
-      panel(item, pair[k], place ? "Second" : "First", isModels ? (item.prediction[k] ?? "") : ""),
+    const panels = order.map((k, index) =>
+      panel(item, pair[k], index ? "Second" : "First", isModels ? (item.prediction[k] ?? "") : ""),
     );
-    const said = !isModels && item.prediction[0] ? [says(item.prediction[0])] : [];
-    return [h("div.study-pair", ...panels), ...said];
+    const predictions = !isModels && item.prediction[0] ? [says(item.prediction[0])] : [];
+    return [h("div.study-pair", ...panels), ...predictions];
   }
   const isChanged = study.kind === "counterfactual";
-  const own = panel(item, conditions[0]?.[0], isChanged ? "Text" : "", item.prediction[0] ?? "");
-  if (!isChanged) return [own];
+  const main = panel(item, conditions[0]?.[0], isChanged ? "Text" : "", item.prediction[0] ?? "");
+  if (!isChanged) return [main];
   const changed = h(
     "div.study-panel.boxed",
     h("b.study-heading.fine", "Changed text"),
     h("p.study-text", { dir: "auto" }, safeText(item.changed)),
   );
-  return [own, changed];
+  return [main, changed];
 }
 
 export interface Chooser {

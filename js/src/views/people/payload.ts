@@ -1,4 +1,4 @@
-/** One person's responses as a file and as a line of text: the twin of attnwidgets/people/reading.py. */
+/** A participant's responses as a file and as a line of text: the twin of attnwidgets/people/reading.py. */
 import type { AskedStudy } from "../../wire/studies.ts";
 import { canonical } from "../question/record.ts";
 import { digest } from "./schedule.ts";
@@ -41,7 +41,7 @@ export function fileOf(payload: Payload): string {
   return `${head},\n "rows": [\n  ${rows.map((row) => JSON.stringify(row)).join(",\n  ")}\n ]\n}\n`;
 }
 
-/** The same as one line, to paste into any form. */
+/** The same as a line, to paste into any form. */
 export function lineOf(payload: Payload): string {
   const text = canonical(payload);
   const bytes = [...new TextEncoder().encode(text)].map((byte) => String.fromCharCode(byte));

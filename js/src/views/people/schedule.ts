@@ -1,18 +1,20 @@
-/** Who sees what, in which order: the twin of attnwidgets/people/responses.py, which explains it. */
+/**
+ * Which participant sees which items, in which order: the twin of attnwidgets/people/responses.py, which explains it.
+ */
 
 const CODE_LENGTH = 8;
 const ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789";
 /** Where the two halves of a digest begin. */
 const [FIRST, SECOND] = [0x811c9dc5, 0x1b873593];
 
-export interface Place {
+export interface Assignment {
   shift: number;
   side: number;
   mirrored: number;
   row: number;
 }
 
-/** One item as one person sees it; `side` 1: the first of a pair stands second. */
+/** An item for a participant; `side` 1: the first of a pair is shown second. */
 export interface Turn {
   item: number;
   cell: number;
@@ -32,32 +34,32 @@ export function hashed(text: string, start: number = FIRST): number {
 export const digest = (text: string): string =>
   [FIRST, SECOND].map((start) => hashed(text, start).toString(16).padStart(8, "0")).join("");
 
-/** The place of a code in the study with this hash (`salt`). */
-export function placeOf(code: string, salt: string, items: number, cells: number): Place {
+/** The assignment of a code in the study with this hash (`salt`). */
+export function assignmentOf(code: string, salt: string, items: number, cells: number): Assignment {
   const number = hashed(`${salt}:${code}`) % (4 * items * cells);
   const rest = Math.floor(number / cells);
   return { shift: number % cells, side: rest % 2, mirrored: (rest >> 1) % 2, row: rest >> 2 };
 }
 
 /** The items of a person in their order. */
-export function turnsOf(place: Place, items: number, cells: number, between: boolean): Turn[] {
+export function turnsOf(assignment: Assignment, items: number, cells: number, between: boolean): Turn[] {
   const order = Array.from({ length: items }, (_, k) => {
     const step = k % 2 ? (k + 1) / 2 : (items - k / 2) % items;
-    return (step + place.row) % items;
+    return (step + assignment.row) % items;
   });
-  if (place.mirrored) order.reverse();
+  if (assignment.mirrored) order.reverse();
   return order.map((item) => ({
     item,
-    cell: between ? place.shift : (item + place.shift) % cells,
-    side: (Math.floor(item / cells) + place.side) % 2,
+    cell: between ? assignment.shift : (item + assignment.shift) % cells,
+    side: (Math.floor(item / cells) + assignment.side) % 2,
   }));
 }
 
-/** After how many items each attention check comes. */
+/** The number of items before each attention check. */
 export const checkPositions = (items: number, checks: number): number[] =>
   Array.from({ length: checks }, (_, j) => Math.round(((j + 1) * items) / (checks + 1)));
 
-/** A random code: it says nothing of who has it. */
+/** A random code: it reveals nothing about the participant. */
 export function randomCode(): string {
   const numbers = crypto.getRandomValues(new Uint32Array(CODE_LENGTH));
   return Array.from(numbers, (number) => ALPHABET[number % ALPHABET.length]).join("");

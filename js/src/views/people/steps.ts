@@ -1,7 +1,7 @@
 /** The steps of a person through a study: practice, then items in their order, with attention checks among them. */
 import type { AskedItem, AskedStudy } from "../../wire/studies.ts";
 import type { Role, Row } from "./payload.ts";
-import { checkPositions, placeOf, turnsOf } from "./schedule.ts";
+import { assignmentOf, checkPositions, turnsOf } from "./schedule.ts";
 
 export interface Step {
   role: Role;
@@ -13,7 +13,7 @@ export interface Step {
   position: number;
 }
 
-/** One choice of a step: what is answered, and its words. */
+/** A choice of a step: its value, and its words. */
 export interface Choice {
   value: unknown;
   words: string;
@@ -24,7 +24,7 @@ const SIDES = ["first", "second"];
 
 export function stepsOf(study: AskedStudy, code: string): Step[] {
   const [items, cells] = [study.items.length, study.cells.length];
-  const turns = turnsOf(placeOf(code, study.hash, items, cells), items, cells, study.between);
+  const turns = turnsOf(assignmentOf(code, study.hash, items, cells), items, cells, study.between);
   const after = checkPositions(items, study.checks.length);
   const practice = study.practice.map(
     (_, at): Step => ({ role: "practice", at, cell: at % cells, side: 0, position: at }),
@@ -41,7 +41,7 @@ export function stepsOf(study: AskedStudy, code: string): Step[] {
 export const itemOf = (study: AskedStudy, step: Step): AskedItem | undefined =>
   (step.role === "practice" ? study.practice : step.role === "item" ? study.items : [])[step.at];
 
-/** What can be chosen; words of a text are marked instead in `remove_words`. */
+/** The choices of a step; in `remove_words`, words of a text are marked instead. */
 export function choicesOf(study: AskedStudy): Choice[] {
   if (study.kind === "remove_words") return [];
   if (study.kind === "trust") return TRUST.map((words, i) => ({ value: i + 1, words }));
@@ -49,35 +49,36 @@ export function choicesOf(study: AskedStudy): Choice[] {
   return SIDES.map((value) => ({ value, words: `the ${value}` }));
 }
 
-/** What a check asks for, in words. */
+/** The request of a check, in words. */
 export function checkWords(study: AskedStudy, at: number): string {
-  const wanted = study.checks[at];
+  const expected = study.checks[at];
   if (study.kind === "remove_words") return "An attention check: follow the instructions in the text.";
-  const choice = choicesOf(study).find(({ value }) => value === wanted);
-  return `An attention check: please choose “${choice?.words ?? wanted}”.`;
+  const choice = choicesOf(study).find(({ value }) => value === expected);
+  return `An attention check: please choose “${choice?.words ?? expected}”.`;
 }
 
-/** The right answer of a practice item, in words; "" without one. */
-export function told(study: AskedStudy, step: Step): string {
+/** The right answer of a practice item, in words; "" without a right answer. */
+export function instruction(study: AskedStudy, step: Step): string {
   const item = itemOf(study, step);
   if (step.role !== "practice" || !item || item.truth === null) return "";
   if (study.kind === "which_model") return `The better model is the ${SIDES[(item.truth as number) ^ step.side]}.`;
   if (study.kind === "remove_words")
-    return `To be removed: ${(item.truth as number[]).map((place) => `“${item.words[place]}”`).join(", ")}.`;
+    return `To be removed: ${(item.truth as number[]).map((index) => `“${item.words[index]}”`).join(", ")}.`;
   return `The model answers “${item.truth}”.`;
 }
 
 /** The row of an answer; `first` and `ms` are times since the step was shown. */
 export function rowOf(study: AskedStudy, step: Step, answer: unknown, first: number | null, ms: number): Row {
-  const [one, other] = step.role === "check" ? [] : (study.cells[step.cell] ?? []);
-  const name = (place: number | undefined): string => (place === undefined ? "" : (study.conditions[place] ?? ""));
+  const [left, right] = step.role === "check" ? [] : (study.cells[step.cell] ?? []);
+  const name = (condition: number | undefined): string =>
+    condition === undefined ? "" : (study.conditions[condition] ?? "");
   const id = step.role === "check" ? `check ${step.at}` : (itemOf(study, step)?.id ?? "");
   const capped = (time: number): number => Math.min(999_999, Math.round(time));
   return [
     step.role,
     id,
-    name(one),
-    name(other),
+    name(left),
+    name(right),
     step.position,
     step.side,
     answer,

@@ -1,6 +1,6 @@
 /**
  * A question: its prompt, the selection in the view, and the answer, with its receipt. The reader acts in the view,
- * which stands below or elsewhere, types, or copies the line of code; an answer counts once it is submitted.
+ * which is below or elsewhere, types, or copies the line of code; an answer counts once it is submitted.
  */
 import type { ViewContext } from "../../context.ts";
 import { assign, h, on, safeText, setFlag, setText } from "../../dom.ts";
@@ -10,11 +10,11 @@ import type { AnswerRecord, AskedQuestion, QuestionOptions } from "../../wire/qu
 import { createFrame, type Frame } from "../base/frame.ts";
 import { drawInside } from "../base/inside.ts";
 import { view } from "../base/view.ts";
+import { choicesOf, selected } from "./choices.ts";
 import { createCopy } from "./copyButton.ts";
 import { createLine, createOptions, createText, type Field } from "./fields.ts";
-import { codeOf, HOW, said, typed } from "./kinds.ts";
+import { answerText, codeOf, HOW, typed } from "./kinds.ts";
 import { createOrder } from "./orderField.ts";
-import { placesOf, selected } from "./places.ts";
 import { canonical, fileOf, receiptOf } from "./record.ts";
 
 const NO_PAGE = "this page cannot save: paste the receipt, your answer as one line, into your course";
@@ -24,7 +24,7 @@ const ENDS: readonly [number, number] = [28, 7];
 /** The records of the questions of this page, for its file of answers. */
 const RECORDS = "__awAnswers";
 
-/** What of a question outlasts its being drawn anew. */
+/** State of a question that survives when it is redrawn from scratch. */
 const UNFINISHED = "unfinished";
 
 type Mode = "open" | "chosen" | "answered";
@@ -45,15 +45,15 @@ interface QuestionState extends ReturnType<typeof createElements> {
   readonly isPage: boolean;
   readonly kind: string;
   readonly answers: Answers;
-  /** What will be the answer once it is submitted. */
+  /** The answer to be submitted. */
   draft: unknown;
-  /** What is wrong with what was typed. */
+  /** The error in the typed answer. */
   fault: string;
   /** Whether a submitted answer is being changed. */
   isChanging: boolean;
-  /** What was submitted, while it is on its way. */
+  /** A submitted answer on its way. */
   sent: { value: unknown; count: number } | null;
-  /** What the view had chosen last. */
+  /** The last choice in the view. */
   seen: string;
   readonly code: ReturnType<typeof createCopy>;
   readonly receipt: ReturnType<typeof createCopy>;
@@ -63,7 +63,7 @@ interface QuestionState extends ReturnType<typeof createElements> {
 
 type Unfinished = Pick<QuestionState, "draft" | "isChanging" | "seen">;
 
-/** What a question consists of, in addition to the fields of its kind. */
+/** The elements of a question, in addition to the fields of its kind. */
 function createElements() {
   const prompt = h("b.question-prompt", { dir: "auto" });
   const about = h("span.question-about.dim");
@@ -75,7 +75,7 @@ function createElements() {
   const change = h("button.button", { type: "button" }, "Change");
   const clear = h("button.button", { type: "button" }, "Clear");
   const take = h("button.button", { type: "button" });
-  const told = h("div.question-told", { dir: "auto" });
+  const outcome = h("div.question-told", { dir: "auto" });
   const byHand = h("input.copy-text", {
     readonly: "",
     spellcheck: "false",
@@ -87,7 +87,7 @@ function createElements() {
     { type: "button", title: "All answers of this page as a file to hand in" },
     "Download answers",
   );
-  return { prompt, about, points, status, chosen, note, submit, change, clear, take, told, byHand, file };
+  return { prompt, about, points, status, chosen, note, submit, change, clear, take, outcome, byHand, file };
 }
 
 export const renderQuestion = view((ctx, root, signal) => {
@@ -96,7 +96,7 @@ export const renderQuestion = view((ctx, root, signal) => {
   const answers = createAnswers(ctx, signal, () => receive(state));
 
   const elements = createElements();
-  const { prompt, about, points, status, chosen, note, take, clear, change, submit, told, byHand, file } = elements;
+  const { prompt, about, points, status, chosen, note, take, clear, change, submit, outcome, byHand, file } = elements;
   const code = createCopy(
     "question-code",
     () => codeLine(state),
@@ -129,7 +129,7 @@ export const renderQuestion = view((ctx, root, signal) => {
   const frame = createFrame(ctx, root, {
     layout: ".untitled",
     controls: [prompt, h("span.question-side", about, points)],
-    body: [...fields.blocks, line, told, byHand],
+    body: [...fields.blocks, line, outcome, byHand],
     skeleton: "own",
     says: true,
     actions: [code.element, receipt.element, ...(isPage ? [file] : [])],
@@ -146,7 +146,7 @@ export const renderQuestion = view((ctx, root, signal) => {
     isChanging: false,
     sent: null,
     seen: canonical(selected(ctx, questionOf(ctx).record)),
-    // Drawn anew for another text, it goes on with what was chosen, also while it was being drawn.
+    // Redrawn for another text, the question continues with its last state, also from while it was being redrawn.
     ...(ctx.lasting.get(UNFINISHED) as Unfinished | undefined),
     code,
     receipt,
@@ -158,7 +158,7 @@ export const renderQuestion = view((ctx, root, signal) => {
   return () => onChange(state);
 });
 
-/** Let the buttons and the selection change the answer. */
+/** Handle the buttons and the selection, which change the answer. */
 function listen(state: QuestionState, signal: AbortSignal): void {
   const { ctx, kind, submit, change, clear, take, file, fields, root } = state;
   root.classList.add("aw-question");
@@ -185,10 +185,10 @@ function listen(state: QuestionState, signal: AbortSignal): void {
     },
   });
   for (const inside of (ctx.options as QuestionOptions).inner) {
-    const place = h("div.question-view");
-    setFlag(place, "data-hides-patterns", kind === "head" || kind === "layer");
-    root.append(place);
-    void drawInside(ctx, inside, place, signal);
+    const container = h("div.question-view");
+    setFlag(container, "data-hides-patterns", kind === "head" || kind === "layer");
+    root.append(container);
+    void drawInside(ctx, inside, container, signal);
   }
 }
 
@@ -205,7 +205,7 @@ function choose(state: QuestionState, value: unknown): void {
 
 function readLine(state: QuestionState, line: string): void {
   const { ctx } = state;
-  const read = typed(questionOf(ctx), line, placesOf(ctx, questionOf(ctx).record.unit));
+  const read = typed(questionOf(ctx), line, choicesOf(ctx, questionOf(ctx).record.unit));
   state.fault = typeof read === "string" ? read : "";
   state.draft = typeof read === "object" && read ? read.value : null;
   update(state);
@@ -229,7 +229,7 @@ function submitted(state: QuestionState): void {
 function settle(state: QuestionState, value: unknown, saved: string, problem: string): void {
   const { ctx } = state;
   const now = questionOf(ctx);
-  // In a live page the reader may answer about another text than the one the question was written with.
+  // In a live page the reader may answer about another text than the recorded text of the question.
   const subject = now.subject === undefined ? now.record.subject : now.subject;
   const question = { ...now, record: { ...now.record, value, subject }, saved, problem, feedback: "", right: null };
   const options: QuestionOptions = { ...(ctx.model.get("options") as QuestionOptions), question };
@@ -243,7 +243,7 @@ function done(state: QuestionState): void {
   update(state);
 }
 
-/** The kernel's answer to what was submitted, if there is one. */
+/** The kernel's answer to a submission, if there is one. */
 function receive(state: QuestionState): void {
   const { answers } = state;
   if (!state.sent) return;
@@ -275,16 +275,16 @@ function update(state: QuestionState): void {
   const { ctx, root, isPage, kind, draft, fault, isChanging, sent, chosen, note, take, receipt, fields, frame } = state;
   ctx.lasting.set(UNFINISHED, { draft, isChanging, seen: state.seen } satisfies Unfinished);
   const now = questionOf(ctx);
-  const { record, choices } = now;
+  const { record } = now;
   const mode = modeOf(state);
-  const places = placesOf(ctx, record.unit);
+  const choices = choicesOf(ctx, record.unit);
   root.dataset.mode = mode;
   setText(state.prompt, safeText(now.prompt));
   root.ariaLabel = `question: ${now.prompt.slice(0, 200)}`;
   setText(state.about, safeText(now.about));
   setText(state.points, now.points ? `${now.points} point${now.points === 1 ? "" : "s"}` : "");
   const value = mode === "answered" ? record.value : mode === "chosen" ? draft : null;
-  const words = value === null ? "" : said({ ...record, value }, places);
+  const words = value === null ? "" : answerText({ ...record, value }, choices);
   setText(state.status, value === null ? "" : "Your answer:");
   setText(chosen, words);
   assign(chosen, { title: words });
@@ -292,19 +292,19 @@ function update(state: QuestionState): void {
   setFlag(note, "data-fault", fault !== "");
   const verdict = now.right === null ? "" : now.right ? "right" : "not right yet";
   const problem = mode === "answered" || value === null ? now.problem : "";
-  const isSaid = problem && problem !== NO_PAGE && problem !== NO_KERNEL;
+  const isShown = problem && problem !== NO_PAGE && problem !== NO_KERNEL;
   const feedback = mode === "answered" ? [verdict, safeText(now.feedback)].filter(Boolean).join(": ") : "";
-  setText(state.told, [feedback, isSaid ? safeText(problem) : ""].filter(Boolean).join(" · "));
+  setText(state.outcome, [feedback, isShown ? safeText(problem) : ""].filter(Boolean).join(" · "));
   const isOpen = mode !== "answered" && !sent;
   for (const field of fields.all) {
     if (mode === "answered" || (isChanging && draft === record.value)) field.show(record.value);
     field.open(isOpen);
   }
   fields.follow();
-  const offered = isOpen && !draft && !fault && choices === null && kind !== "order" ? selected(ctx, record) : null;
+  const offered = isOpen && !draft && !fault && now.choices === null && kind !== "order" ? selected(ctx, record) : null;
   assign(take, { hidden: offered === null });
-  if (offered !== null) setText(take, `Use ${said({ ...record, value: offered }, places)}`);
-  else if (isOpen && kind === "order" && choices && draft === null) {
+  if (offered !== null) setText(take, `Use ${answerText({ ...record, value: offered }, choices)}`);
+  else if (isOpen && kind === "order" && now.choices && draft === null) {
     assign(take, { hidden: false });
     setText(take, "Use this order");
   }
@@ -354,7 +354,7 @@ interface Fields {
   all: Field[];
   /** Call when the view may have chosen something else. */
   follow(): void;
-  /** What the fields show, as an answer. */
+  /** The values of the fields, as an answer. */
   current(): unknown;
 }
 

@@ -1,4 +1,4 @@
-/** A button that copies a line of text, and says so in its own place. */
+/** A button that copies a line of text, and briefly shows that it did. */
 import { assign, h, on, reserve, setText } from "../../dom.ts";
 import { toClipboard } from "../base/clipboard.ts";
 

@@ -2,7 +2,7 @@
 import { assign, h, on, safeText, setChildren, setFlag } from "../../dom.ts";
 import { HOW, MOST_CHARACTERS } from "./kinds.ts";
 
-/** A field: what stands in it counts once the reader changed it. */
+/** A field: its value counts once the reader changed it. */
 export interface Field {
   element: HTMLElement;
   /** Show an answer, or none. */
@@ -11,7 +11,7 @@ export interface Field {
   open(is: boolean): void;
 }
 
-/** A line for what the view can also give, or for a number; `changed` is called with the text. */
+/** A text field for numbers, and for values that the view can give as well; `changed` is called with the text. */
 export function createLine(
   kind: string,
   unit: string | null,
@@ -49,7 +49,7 @@ export function createLine(
   };
 }
 
-/** Options, of which one or several are chosen. */
+/** Options of which the reader chooses a single option or several. */
 export function createOptions(
   choices: readonly string[],
   multiple: boolean,
@@ -68,17 +68,17 @@ export function createOptions(
   const chosen = (): string[] => choices.filter((_, i) => inputs[i]?.checked);
   // As Python sorts text: by code points.
   const byPoints = (a: string, b: string): number => {
-    const [one, other] = [[...a], [...b]];
-    const at = one.findIndex((point, i) => point !== other[i]);
-    if (at < 0) return one.length - other.length;
-    return (one[at]?.codePointAt(0) ?? 0) - (other[at]?.codePointAt(0) ?? -1);
+    const [first, second] = [[...a], [...b]];
+    const at = first.findIndex((point, i) => point !== second[i]);
+    if (at < 0) return first.length - second.length;
+    return (first[at]?.codePointAt(0) ?? 0) - (second[at]?.codePointAt(0) ?? -1);
   };
   on(element, signal, { change: () => changed(multiple ? chosen().sort(byPoints) : chosen()[0]) });
   return {
     element,
     show(value) {
-      const wanted = [value].flat();
-      for (const input of inputs) input.checked = wanted.includes(input.value);
+      const checked = [value].flat();
+      for (const input of inputs) input.checked = checked.includes(input.value);
     },
     open: (is) => {
       for (const input of inputs) assign(input, { disabled: !is });

@@ -1,9 +1,9 @@
 /** The kinds of answers: their words, parser and Python code; twin of attnwidgets/ask/kinds.py. */
 import { quoted, safeText } from "../../dom.ts";
 import type { AnswerRecord, AskedQuestion } from "../../wire/questions.ts";
-import type { Places } from "./places.ts";
+import type { Choices } from "./choices.ts";
 
-/** What the reader does first, and the form of a typed answer. */
+/** The first step of the reader, and the form of a typed answer. */
 export const HOW: Record<string, { act: string; form: string; code: string }> = {
   head: { act: "Click a head in the view.", form: "layer.head", code: "(layer, head)" },
   layer: { act: "Move the view to a layer.", form: "layer", code: "layer" },
@@ -17,16 +17,16 @@ export const HOW: Record<string, { act: string; form: string; code: string }> = 
 };
 
 const NAMED = 12;
-/** As the question's Python side has it; longer texts are refused there. */
+/** As in the Python side of the question, which refuses longer texts. */
 export const MOST_CHARACTERS = 20_000;
 
 const isNested = (value: unknown): value is number[][] => Array.isArray(value) && Array.isArray(value[0]);
-const nameOf = (labels: readonly string[], place: number): string =>
-  labels[place] === undefined ? `token ${place}` : quoted(labels, place, 0);
+const nameOf = (labels: readonly string[], position: number): string =>
+  labels[position] === undefined ? `token ${position}` : quoted(labels, position, 0);
 
 /** An answer in words, which can be shown as they are. */
-export function said({ kind, value, unit }: AnswerRecord, places: Places): string {
-  const { base, queries, keys } = places;
+export function answerText({ kind, value, unit }: AnswerRecord, choices: Choices): string {
+  const { base, queries, keys } = choices;
   const longer = queries.length >= keys.length ? queries : keys;
   if (kind === "head") {
     const heads = isNested(value) ? value : [value as number[]];
@@ -48,7 +48,7 @@ export function said({ kind, value, unit }: AnswerRecord, places: Places): strin
     return all.length
       ? all
           .slice(0, NAMED)
-          .map((place) => nameOf(longer, place))
+          .map((position) => nameOf(longer, position))
           .join(" ") + more
       : "no token";
   }
@@ -66,8 +66,8 @@ export function codeOf(kind: string, value: unknown): string {
   return isPair ? `(${value.join(", ")})` : inside(value);
 }
 
-/** The answer in a typed line; a text says what is wrong with it, null: there is none yet. */
-export function typed(question: AskedQuestion, line: string, places: Places): { value: unknown } | string | null {
+/** The answer in a typed line; a string describes an error, null: not answered yet. */
+export function typed(question: AskedQuestion, line: string, choices: Choices): { value: unknown } | string | null {
   const { kind, unit } = question.record;
   const text = line.trim();
   if (!text) return null;
@@ -80,12 +80,12 @@ export function typed(question: AskedQuestion, line: string, places: Places): { 
     return { value: Number(value.toPrecision(6)) };
   }
   const numbers = (text.match(/\d+/g) ?? []).map(Number);
-  const { base, layers, heads, queries, keys } = places;
+  const { base, layers, heads, queries, keys } = choices;
   const size = Math.max(queries.length, keys.length);
-  const within = (name: string, number: number, known: readonly number[]): string =>
-    known.length === 0 || known.includes(number)
+  const within = (name: string, number: number, allowed: readonly number[]): string =>
+    allowed.length === 0 || allowed.includes(number)
       ? ""
-      : `Out of range: ${name} ${number + base}. Valid: ${(known[0] ?? 0) + base} to ${(known.at(-1) ?? 0) + base}.`;
+      : `Out of range: ${name} ${number + base}. Valid: ${(allowed[0] ?? 0) + base} to ${(allowed.at(-1) ?? 0) + base}.`;
   const below = (number: number, length: number): string =>
     length === 0 || number < length ? "" : `Out of range: position ${number}. Valid: 0 to ${length - 1}.`;
   const [first, second] = numbers;

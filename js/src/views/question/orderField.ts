@@ -18,7 +18,7 @@ interface OrderState {
   isOpen: boolean;
 }
 
-/** `choices` null: the reader makes the list; `offered` is what the view would add now, or "". */
+/** `choices` null: the reader makes the list; `offered` is the item that the view would add now, or "". */
 export function createOrder(
   choices: readonly string[] | null,
   signal: AbortSignal,
@@ -62,7 +62,7 @@ export function createOrder(
     },
     pointermove(event) {
       if (dragged < 0) return;
-      const to = placeAt(state, event.clientY);
+      const to = indexAt(state, event.clientY);
       if (to === dragged) return;
       move(state, dragged, to);
       dragged = to;
@@ -108,31 +108,39 @@ function put(state: OrderState, name: string): void {
   state.changed(state.items);
 }
 
-function remove(state: OrderState, place: number): void {
-  state.items = state.items.toSpliced(place, 1);
+function remove(state: OrderState, position: number): void {
+  state.items = state.items.toSpliced(position, 1);
   draw(state);
   state.changed(state.items.length ? state.items : null);
 }
 
-function row(state: OrderState, name: string, place: number): HTMLElement {
+function row(state: OrderState, name: string, position: number): HTMLElement {
   const { signal, list } = state;
   const button = (sign: string, label: string, click: () => void): HTMLButtonElement =>
     iconButton(signal, sign, `${label}: ${safeText(name)}`, click);
-  const up = button("↑", "earlier", () => move(state, place, place - 1));
-  const down = button("↓", "later", () => move(state, place, place + 1));
-  assign(up, { disabled: place === 0 });
-  assign(down, { disabled: place === state.items.length - 1 });
-  const ends = state.choices ? [] : [button("×", "remove", () => remove(state, place))];
+  const up = button("↑", "earlier", () => move(state, position, position - 1));
+  const down = button("↓", "later", () => move(state, position, position + 1));
+  assign(up, { disabled: position === 0 });
+  assign(down, { disabled: position === state.items.length - 1 });
+  const ends = state.choices ? [] : [button("×", "remove", () => remove(state, position))];
   const words = h("span.question-name", { dir: "auto" }, safeText(name));
-  const item = h("li.question-place.inline.boxed", { tabindex: "0" }, h("b", `${place + 1}`), words, up, down, ...ends);
+  const item = h(
+    "li.question-place.inline.boxed",
+    { tabindex: "0" },
+    h("b", `${position + 1}`),
+    words,
+    up,
+    down,
+    ...ends,
+  );
   keyboard(
     item,
     signal,
     {
-      ArrowUp: () => (list.children[place - 1] as HTMLElement | undefined)?.focus(),
-      ArrowDown: () => (list.children[place + 1] as HTMLElement | undefined)?.focus(),
-      "Shift+ArrowUp": () => move(state, place, place - 1),
-      "Shift+ArrowDown": () => move(state, place, place + 1),
+      ArrowUp: () => (list.children[position - 1] as HTMLElement | undefined)?.focus(),
+      ArrowDown: () => (list.children[position + 1] as HTMLElement | undefined)?.focus(),
+      "Shift+ArrowUp": () => move(state, position, position - 1),
+      "Shift+ArrowDown": () => move(state, position, position + 1),
     },
     "↑ ↓: item · Shift + ↑ ↓: move it",
   );
@@ -141,13 +149,13 @@ function row(state: OrderState, name: string, place: number): HTMLElement {
 
 function draw(state: OrderState): void {
   const { element, isOpen } = state;
-  setChildren(state.list, ...state.items.map((name, place) => row(state, name, place)));
+  setChildren(state.list, ...state.items.map((name, position) => row(state, name, position)));
   setFlag(element, "data-closed", !isOpen);
   for (const control of element.querySelectorAll("button, input")) setFlag(control, "inert", !isOpen);
 }
 
-/** The place under the pointer while something is dragged. */
-function placeAt(state: OrderState, y: number): number {
+/** The position under the pointer while an item is dragged. */
+function indexAt(state: OrderState, y: number): number {
   const boxes = [...state.list.children].map((child) => child.getBoundingClientRect());
   const at = boxes.findIndex(({ bottom }) => y < bottom);
   return at < 0 ? boxes.length - 1 : at;
@@ -165,8 +173,8 @@ function follow(state: OrderState): void {
 }
 
 function show(state: OrderState, value: unknown): void {
-  const wanted = value === null ? state.items : (value as unknown[]).map((item) => [item].flat().join(" = "));
-  if (JSON.stringify(wanted) === JSON.stringify(state.items)) return;
-  state.items = wanted;
+  const items = value === null ? state.items : (value as unknown[]).map((item) => [item].flat().join(" = "));
+  if (JSON.stringify(items) === JSON.stringify(state.items)) return;
+  state.items = items;
   draw(state);
 }

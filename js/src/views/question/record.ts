@@ -14,7 +14,7 @@ function plain(value: unknown): unknown {
   return Object.fromEntries(entries.map(([name, item]) => [name, plain(item)]));
 }
 
-/** JSON that is the same bytes wherever it is written. */
+/** JSON with the same bytes on every platform. */
 export const canonical = (value: unknown): string => JSON.stringify(plain(value));
 
 /** The last 24 bits of a text's CRC-32. */
@@ -27,7 +27,7 @@ function checksum(text: string): string {
   return (~crc & 0xffffff).toString(16).padStart(6, "0");
 }
 
-/** The receipt of an answer; "" without one. */
+/** The receipt of an answer; "" without an answer. */
 export function receiptOf(record: AnswerRecord): string {
   if (record.value === null) return "";
   const bytes = [...new TextEncoder().encode(canonical(record))].map((byte) => String.fromCharCode(byte));

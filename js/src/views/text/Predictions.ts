@@ -19,7 +19,7 @@ import { createContinuations } from "./predictions/continuations.ts";
 import { type Logits, type SamplingOptions, samplingDistribution } from "./predictions/decoding.ts";
 import { createSurprisal } from "./predictions/surprisal.ts";
 
-/** Python's answer for one position; its buffers are logits (float32) and the weight of the others (float64). */
+/** Python's answer for a position; its buffers are logits (float32) and the weight of the others (float64). */
 export interface OutcomesAnswer {
   title: string;
   ids: number[];
@@ -64,7 +64,7 @@ export const renderPredictions = view((ctx, root, signal) => {
     signal,
     () => draw(),
   );
-  /** The predicted token; null: the next one. */
+  /** The predicted token; null: the next token. */
   let position: number | null = null;
   let title = "predictions";
   let most = FEW;
@@ -98,7 +98,7 @@ export const renderPredictions = view((ctx, root, signal) => {
   );
   ctx.views.ChangedPrediction?.(ctx, change);
 
-  // Sampling options change the probabilities, but not what the trace predicts.
+  // Sampling options change the probabilities, but not the prediction of the trace.
   const copy = createCopyButton(ctx, signal, () => {
     const { temperature: t, topK: k, topP: p } = drawing();
     const target = ctx.selection.get("target");
@@ -151,7 +151,7 @@ export const renderPredictions = view((ctx, root, signal) => {
     surprisal.show(pane === "surprisal", position);
   };
 
-  /** Say something below the bars, or in the footer. */
+  /** Write below the bars, or in the footer. */
   const tell = (words: string): void => {
     if (alone) frame.readout.show(words, false);
     else setText(help, words);
@@ -180,7 +180,7 @@ export const renderPredictions = view((ctx, root, signal) => {
         const all: Logits = { largest: numbers, rest, temperatures: answer.temperatures, count: answer.count };
         const distribution = samplingDistribution(all, chosen);
         probabilities = distribution.probabilities;
-        setText(remainder, keptWords(distribution, answer, most));
+        setText(remainder, samplingWords(distribution, answer, most));
       }
       const { actual } = answer;
       const rank = actual
@@ -273,16 +273,16 @@ export const renderPredictions = view((ctx, root, signal) => {
   };
 });
 
-function keptWords(
-  { kept, mass, rest, exact, probabilities }: ReturnType<typeof samplingDistribution>,
+function samplingWords(
+  { remaining, mass, rest, exact, probabilities }: ReturnType<typeof samplingDistribution>,
   answer: OutcomesAnswer,
   most: number,
 ): string {
-  if (answer.count <= probabilities.length && kept === answer.count) return "";
+  if (answer.count <= probabilities.length && remaining === answer.count) return "";
   let others = rest;
   for (const probability of probabilities.slice(most)) others += probability;
-  const number = kept === null ? `more than ${probabilities.length}` : String(kept);
+  const number = remaining === null ? `more than ${probabilities.length}` : String(remaining);
   const drawnFrom =
-    kept === answer.count ? "" : ` · sampled from ${number} of ${answer.count}, with ${percent(mass)} of the mass`;
+    remaining === answer.count ? "" : ` · sampled from ${number} of ${answer.count}, with ${percent(mass)} of the mass`;
   return `all others ${others ? percent(others) : "–"}${drawnFrom}${exact ? "" : " · probabilities ≈"}`;
 }

@@ -1,6 +1,6 @@
 /**
- * Attributions in one output: the text, the values in every layer, or, of many targets, targets by sources; and, where
- * there is room, what speaks for and against the target in words. All of them have one scale.
+ * Attributions in a single output: the text, the values in every layer, or, of many targets, targets by sources; and,
+ * where there is room, the evidence for and against the target in words. All of them share a scale.
  */
 
 import type { Readout } from "../../context.ts";
@@ -72,7 +72,7 @@ export const renderRelevanceMap = view((ctx, root, signal) => {
     ctx.tiles.request(source.id, layer, head);
   };
   update();
-  // A picture speaks while one is in it, the text otherwise.
+  // The readout is that of a hovered picture, otherwise that of the text.
   const speaks = (picture: HTMLElement): boolean => picture.matches(":hover, :focus-within");
   const from = (speaker: () => boolean): Readout => ({
     show: (words, aloud) => speaker() && frame.readout.show(words, aloud),

@@ -1,76 +1,45 @@
 /**
- * The text, coloured by one row of a map: the row of the pinned query, of the hovered one, or otherwise the mean over
+ * The text, coloured by a row of a map: the row of the pinned query, of the hovered query, or otherwise the mean over
  * all queries. Attributions show the row of their target; a few targets have a strip each, many a tab each.
  *
- * `update` builds the elements of a new text (`build`), reads a row (`read`) and colours them (`paint`); what explains the
- * colours in words (`describe`) follows once the page has laid the text out.
+ * `update` builds the elements of a new text (`build`), reads a row (`read`) and colours them (`paint`); an explanation
+ * of the colours in words (`describe`) follows once the page has laid the text out.
  */
 
 import { SCALE } from "../../colour.ts";
 import type { Change, ViewContext } from "../../context.ts";
-import {
-  assign,
-  atEnd,
-  createWatch,
-  h,
-  quoted,
-  reserve,
-  setChildren,
-  setFlag,
-  setStyles,
-  setText,
-  whenShown,
-} from "../../dom.ts";
-import { approximately, printed, roundUp, tickText } from "../../numbers.ts";
+import { assign, atEnd, createWatch, h, setChildren, setFlag, setStyles, setText, whenShown } from "../../dom.ts";
+import { roundUp, tickText } from "../../numbers.ts";
 import { translateIndex } from "../../selection.ts";
 import { createAnswers } from "../../wire/answers.ts";
-import { LATER, NOT_COMPARED } from "../../wire/codec.ts";
 import type { Tile } from "../../wire/tile.ts";
 import type { Filters } from "../../wire/viewState.ts";
 import type { Axis, Cell, Source } from "../../wire/wire.ts";
-import { type Account, createAccount, detailsOf } from "../base/account.ts";
-import { createExactRows, type ExactRows, nameOf } from "../base/cellValues.ts";
-import { type CopyButton, createCopyButton } from "../base/copyPython.ts";
+import { createAccount } from "../base/account.ts";
+import { createExactRows } from "../base/cellValues.ts";
+import { createCopyButton } from "../base/copyPython.ts";
 import { explanationAtRest } from "../base/explained.ts";
-import { filtered, filteredRow, filterPlace, filtersOf, hidesValues, insideOf, standApart } from "../base/filters.ts";
-import { createFrame, type Frame } from "../base/frame.ts";
+import { filtered, filteredRow, filterSlot, filtersOf, hidesValues, insideOf, standApart } from "../base/filters.ts";
+import { createFrame } from "../base/frame.ts";
 import { chooseSpan, togglePin } from "../base/gestures.ts";
 import { missingTile } from "../base/missing.ts";
 import { whereWords } from "../base/navigation.ts";
-import { openingQuery, openingWords } from "../base/opening.ts";
-import { absence, rowWords } from "../base/rowFacts.ts";
+import { openingQuery } from "../base/opening.ts";
 import { withSavedFallback } from "../base/savedFallback.ts";
-import { joinScale, type SharedScale } from "../base/sharedScale.ts";
-import { type Control, createUnitControl } from "../base/toolbar.ts";
+import { joinScale } from "../base/sharedScale.ts";
+import { createUnitControl } from "../base/toolbar.ts";
 import { only, view } from "../base/view.ts";
 import { peakInside } from "../maps/peak.ts";
-import { createForgetting, type Forgetting } from "./forgetting.ts";
-import { largestOf, peak, rowOf, topOfScale } from "./rowValues.ts";
+import { createForgetting } from "./forgetting.ts";
+import { peak, rowOf, topOfScale } from "./rowValues.ts";
 import { createStrip, type Strip } from "./strip.ts";
 import { fills, gradient, NOTHING } from "./stripColour.ts";
 import type { StripHost } from "./stripTools.ts";
+import { describe, type Reading, readWords, showSum, stacked, type TokenStripState } from "./stripWords.ts";
 
-/** The values shown, and where they come from. */
-interface Reading {
-  values: Float32Array;
-  /** The values of every strip, if every target has one. */
-  all: Float32Array[];
-  exact: boolean;
-  /** Row index, or -1 for the mean over all rows. */
-  query: number;
-  /** The end of the scale of the map that the row is from: a value has one colour in both; 0: the values' own. */
-  top: number;
-  preview: boolean;
-  /** The explanation that the values are of, in place of the shown map. */
-  explained?: Source | undefined;
-}
-
-const MOST_NAMED = 3;
-/** The largest number of other targets mentioned with a value. */
-const MOST_OTHERS = 8;
 /** The filter of the tile has already hidden special tokens. */
 const NOTHING_MORE: Pick<Filters, "special"> = { special: "show" };
-/** Up to this many targets have a strip each; among more, one is chosen. */
+/** Up to this many targets have a strip each; among more, the reader chooses a target. */
 const STACKED = 3;
 
 /** Whether attributions have too many targets for a strip each. */
@@ -79,59 +48,12 @@ export function hasManyTargets(ctx: ViewContext): boolean {
   return kind === "attributions" && ctx.axisOf(query).labels.length > STACKED;
 }
 
-/** Its elements, and the state that they show. */
-interface TokenStripState {
-  readonly root: HTMLElement;
-  readonly ctx: ViewContext;
-  readonly isInside: boolean;
-  readonly units: Control;
-  readonly texts: HTMLDivElement;
-  readonly what: HTMLSpanElement;
-  readonly low: HTMLSpanElement;
-  readonly ramp: HTMLSpanElement;
-  readonly high: HTMLSpanElement;
-  readonly grey: HTMLSpanElement;
-  readonly legend: HTMLSpanElement;
-  readonly sum: Account;
-  readonly sums: HTMLDivElement;
-  /** Whether the colour is below the text, and whether the reader wants it stronger. */
-  line: boolean;
-  intensity: number;
-  /** What marks an element that a search hits: 1, and 2 for the present one. */
-  edge: ((index: number) => number) | undefined;
-  readonly host: StripHost;
-  readonly copy: CopyButton | null;
-  readonly shared: SharedScale;
-  readonly exactRows: ExactRows;
-  readonly forgetting: Forgetting;
-  /** The texts that are shown, one for each strip. */
-  keys: Strip[];
-  /** The text whose elements are queries; null: no map. */
-  queries: Strip | null;
-  /** What the elements were written for. */
-  builtFor: string;
-  /** Ends the listeners of the elements. */
-  bound: AbortController;
-  /** What is read; null: nothing yet. */
-  reading: Reading | null;
-  /** Whether the page has laid out the text. */
-  isShown: boolean;
-  /** The key under the pointer; -1: none. */
-  hoveredKey: number;
-  readonly isBuilt: (...values: unknown[]) => boolean;
-  readonly isRead: (...values: unknown[]) => boolean;
-  readonly isPainted: (...values: unknown[]) => boolean;
-  readonly isElsewhere: (...values: unknown[]) => boolean;
-  readonly isOfMap: boolean;
-  readonly frame: Frame;
-}
-
 export const renderTokenStrip = view((around, root, signal) => {
   const ctx = withSavedFallback(around);
   const isInside = root !== ctx.el;
   const units = createUnitControl(ctx, signal);
   const texts = h("div.texts");
-  const what = h("span.where.what.clip");
+  const description = h("span.where.what.clip");
   const [low, ramp, high] = [h("span"), h("span.ramp"), h("span")];
   const grey = h("span.hatched", { "data-grey": "" });
   const legend = h("span.scale.legend", low, ramp, high, grey);
@@ -151,7 +73,7 @@ export const renderTokenStrip = view((around, root, signal) => {
     },
     reach(index, chosen) {
       state.keys[0]?.reach(index, chosen);
-      hover(state, index, state.queries === state.keys[0], -1); // maps of long texts move there
+      hover(state, index, state.queries === state.keys[0], -1); // maps of long texts move to it
     },
     note: () => "",
   };
@@ -169,7 +91,7 @@ export const renderTokenStrip = view((around, root, signal) => {
     layout: "",
     plain: true,
     controls: [...units.elements, tools],
-    tags: [what, filterPlace(ctx, menu)],
+    tags: [description, filterSlot(ctx, menu)],
     legend,
     body: [texts, sums],
     skeleton: "own",
@@ -183,7 +105,7 @@ export const renderTokenStrip = view((around, root, signal) => {
     isInside,
     units,
     texts,
-    what,
+    description,
     low,
     ramp,
     high,
@@ -227,7 +149,7 @@ function listen(state: TokenStripState, signal: AbortSignal, tools: HTMLSpanElem
 
   ctx.views.StripTools?.(Object.create(ctx, { strip: { value: host } }), tools);
   atEnd(signal, () => state.bound.abort());
-  // Where a text stands is known once the page has laid it out.
+  // The position of a text is available once the page has laid it out.
   whenShown(texts, signal, () => {
     state.isShown = true;
     if (state.reading) describe(state, state.reading);
@@ -238,12 +160,7 @@ function cell(ctx: ViewContext, query: number, key: number): Cell {
   return { unit: ctx.source().unit, query, key };
 }
 
-/** Whether every target has a strip of its own. */
-function stacked(state: TokenStripState): boolean {
-  return state.keys.length > 1;
-}
-
-/** Without a pin, a hovered token is previewed as the query; with one, it is the key. */
+/** Without a pin, a hovered token is previewed as the query; with a pin, it is the key. */
 function hover(state: TokenStripState, index: number, chooses: boolean, row: number): void {
   const { selection } = state.ctx;
   const pinned = state.ctx.cell("pinned");
@@ -356,7 +273,7 @@ function read(state: TokenStripState, source: Source): Reading | null {
   return { values, all, exact: false, query, top, preview: false };
 }
 
-/** The tile of an explanation, which is requested if it is not here. */
+/** The tile of an explanation, which is requested if it is not loaded. */
 function tileOf(ctx: ViewContext, source: Source): Tile | null {
   const layer = source.layers[0] as number;
   const tile = ctx.tiles.get(source.id, layer, "-");
@@ -411,86 +328,6 @@ function paint(state: TokenStripState): void {
   assign(high, { title: isCut ? `this and more; the largest ${tickText(largest)}` : "" });
 }
 
-function readWords(ctx: ViewContext, query: number): string {
-  const opening = query === openingQuery(ctx) ? openingWords(ctx) : "";
-  return `what ${nameOf(ctx, ctx.source().query, query)} ${ctx.source().words[2]}${opening ? ` · ${opening}` : ""}`;
-}
-
-function describe(state: TokenStripState, { query, values, exact, preview }: Reading): void {
-  const { ctx, what, keys, hoveredKey, frame } = state;
-  const source = ctx.source();
-  const target = nameOf(ctx, source.query, query);
-  const isNamed = ctx.axisOf(source.query).labels[query] !== "";
-  const isMap = source.kind === "map";
-  const pinnedKey = ctx.cell("pinned")?.key ?? -1;
-  const key = hoveredKey >= 0 ? hoveredKey : pinnedKey;
-  // The query is outlined; the key under the pointer of any linked view is underlined.
-  state.queries?.mark("aw-query", query);
-  for (const strip of keys) strip.mark("aw-key", key);
-  const pinned = ctx.cell("pinned");
-  if (state.isShown && state.isElsewhere(keys, pinned?.query, pinned?.key, query < 0))
-    keepInSight(state, pinned, preview ? query : -1);
-  if (state.isInside && frame.readout.isSilent) return;
-  if (stacked(state)) setText(what, "one scale for all");
-  else if (source.kind === "attributions") setText(what, `attribution${isNamed ? ` to target ${target}` : ""}`);
-  else if (query < 0) setText(what, `weight each ${source.unit} receives: mean over all queries`);
-  else {
-    setText(what, readWords(ctx, query));
-  }
-  what.title = what.textContent ?? "";
-  const { layer, head } = ctx.resolved();
-  // A cell read from its tile is worded as in the heatmap.
-  const unfiltered = ctx.tiles.get(source.id, layer, head);
-  const left = unfiltered && filtered(ctx, unfiltered);
-  const tile = exact || query < 0 ? undefined : left;
-  const isOut = hidesValues(filtersOf(ctx));
-  const valueWords = (i: number, sign: string): string => {
-    const to = query >= 0 && isNamed ? `${target} → ` : "";
-    const name = `${to}${nameOf(ctx, source.key, i)}`;
-    const value = values[i] ?? Number.NaN;
-    const why = query >= 0 && isMap ? absence(source, Number.isNaN(value) ? left : null, query, i) : "";
-    if (why || Number.isNaN(value)) return `${name}: ${why || (isOut ? "left out" : LATER)}`;
-    const number = tile ? approximately(tile.text(query, i)) : `${sign} ${printed(value, exact)}`;
-    return `${name} ${number}${state.host.note(i)}${others(i)}`;
-  };
-  /** The values of the same element for the other targets. */
-  const others = (i: number): string => {
-    const { labels } = ctx.axisOf(source.query);
-    if (source.kind !== "attributions" || !left || labels.length < 2) return "";
-    const rows = [...labels.keys()].filter((row) => row !== query);
-    const size = (row: number): number => Math.abs(left.value(row, i));
-    const listed = rows.length > MOST_OTHERS ? rows.sort((a, b) => size(b) - size(a)).slice(0, MOST_OTHERS) : rows;
-    const words = listed.map((row) => `${nameOf(ctx, source.query, row)} ${approximately(left.text(row, i))}`);
-    return ` · ${[...words, ...(rows.length > listed.length ? ["…"] : [])].join(" · ")}`;
-  };
-  let words: string;
-  if (key >= 0) words = valueWords(key, exact ? "=" : "≈");
-  else if (query < 0) words = `Hover a ${source.unit} to preview it as the query, click to pin it.`;
-  else if (exact) {
-    words = `largest: ${largestOf(values, MOST_NAMED)
-      .map((i) => valueWords(i, "="))
-      .join(", ")}`;
-  } else if (source.kind === "attributions") words = `Hover a ${source.unit} to read its value, click to pin it.`;
-  else
-    words = preview
-      ? `Hover a ${source.unit} to preview it as the query, click to pin it.`
-      : `${target}: values are approximate (≈)`;
-  const toSink = isMap ? rowWords(unfiltered, query) : "";
-  setText(
-    state.grey,
-    isMap && query >= 0 && unfiltered?.meta.compared && values.some(Number.isNaN) ? NOT_COMPARED : "",
-  );
-  frame.readout.show([words, toSink].filter(Boolean).join(" · "), true);
-}
-
-/** Scroll a long text, and not the page, to what is pinned, or to the query of the first picture. */
-function keepInSight(state: TokenStripState, pinned: Cell | null, opening: number): void {
-  const scroller = [state.texts, state.root].find((el) => el.scrollHeight > el.clientHeight + 1);
-  if (!scroller) return;
-  state.queries?.keepIn(scroller, pinned?.query ?? opening);
-  state.keys[Math.max(0, stacked(state) ? (pinned?.query ?? 0) : 0)]?.keepIn(scroller, pinned?.key ?? -1);
-}
-
 /** Mark the tokens chosen together, and the span. */
 function markChosen(state: TokenStripState): void {
   const { ctx, keys, queries } = state;
@@ -504,31 +341,13 @@ function markChosen(state: TokenStripState): void {
   });
 }
 
-/** How much of its target a method accounts for that conserves it: in every strip, or in the row shown. */
-function accountOf(state: TokenStripState, source: Source, query: number, lines: readonly string[]): string[] {
-  const labels = state.ctx.axisOf(source.query).labels;
-  return stacked(state)
-    ? lines.map((line, row) => `${quoted(labels, row, 0)}: ${line}`)
-    : lines.slice(query, query + 1);
-}
-
-function showSum(state: TokenStripState, source: Source, query: number): void {
-  const { sums } = state;
-  const other = state.ctx.counterpart()?.source;
-  const words = (of: Source): string => accountOf(state, of, query, of.accounts).join(" ");
-  state.sum.show(words(source), detailsOf(source, accountOf(state, source, query, source.sums)));
-  const room = other ? words(other) : "";
-  reserve(sums, room && `${room} Details`);
-  sums.hidden = !(words(source) || sums.dataset.room);
-}
-
 /** Follow the selection, the tiles, the options and the theme. */
 function update(state: TokenStripState, changed: ReadonlySet<Change> = new Set()): void {
-  const { root, ctx, isInside, what, frame } = state;
+  const { root, ctx, isInside, description, frame } = state;
   const { source, layer, head } = ctx.resolved();
   if (!only(changed, "hover")) {
     build(state, source);
-    // Inside another view the text stands alone.
+    // A nested view shows the text without a frame.
     const title = isInside ? source.title : frame.show((shown) => whereWords(ctx, shown));
     if (!isInside) state.units.show();
     state.copy?.show();
@@ -539,7 +358,7 @@ function update(state: TokenStripState, changed: ReadonlySet<Change> = new Set()
   if (!isInside) state.forgetting.show();
   state.reading = read(state, source);
   setFlag(state.texts, "data-stale", !state.reading);
-  // The text itself is there.
+  // The text itself has arrived.
   frame.lacks(state.reading ? null : { ...missingTile(ctx), part: true });
   if (state.reading) {
     paint(state);
@@ -548,7 +367,7 @@ function update(state: TokenStripState, changed: ReadonlySet<Change> = new Set()
     return;
   }
   ctx.tiles.request(source.id, layer, head);
-  if (!what.textContent && state.isOfMap) setText(what, readWords(ctx, openingQuery(ctx)));
+  if (!description.textContent && state.isOfMap) setText(description, readWords(ctx, openingQuery(ctx)));
   if (isInside) frame.readout.show(missingTile(ctx).words, false);
 }
 

@@ -32,14 +32,14 @@ function joined(labels: readonly string[]): Joined {
   return cached;
 }
 
-/** All matches of `wanted` in the text of these labels, ignoring case, in order and without overlaps. */
-export function findHits(labels: readonly string[], wanted: string): Hit[] {
-  const pattern = plain(wanted);
+/** All matches of `query` in the text of these labels, ignoring case, in order and without overlaps. */
+export function findHits(labels: readonly string[], query: string): Hit[] {
+  const pattern = plain(query);
   const { text, ends } = joined(labels);
   const hits: Hit[] = [];
   let element = 0;
   for (let at = pattern.trim() ? text.indexOf(pattern) : -1; at >= 0; at = text.indexOf(pattern, at + pattern.length)) {
-    // Leading and trailing spaces of the search text need not lie inside the elements.
+    // Leading and trailing spaces of the search text need not be inside the elements.
     const first = at + pattern.search(/\S/);
     const last = at + pattern.trimEnd().length;
     while ((ends[element] as number) <= first) element += 1;

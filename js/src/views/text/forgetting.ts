@@ -1,6 +1,6 @@
 /**
- * One small row beneath a text: what the block on screen forgets at each token. Its cells stand under the tokens of a
- * text of one line; under a longer one they share the width. The darker a cell, the more is forgotten there.
+ * A small row beneath a text: how much the visible block forgets at each token. Its cells are aligned with the tokens
+ * of a text of a single line; under a longer text they share the width. The darker a cell, the more is forgotten there.
  */
 
 import { colourAt, heatMap } from "../../colour.ts";
@@ -17,7 +17,7 @@ const ALIKE = 0.005;
 /** px of a cell below which two cells touch. */
 const NARROW = 4;
 
-/** The option "forgetting": what is known of each layer, by stack and number. */
+/** The option "forgetting": names of the rows of each layer, by stack and number. */
 type Layers = Record<string, Record<number, string[]>>;
 
 interface Row {
@@ -61,7 +61,7 @@ export function forgettingWords(rows: readonly Row[], labels: readonly string[])
   return parts.length > 0 ? `What is forgotten: ${parts.join("; ")}.` : "";
 }
 
-/** The rows of the block on screen, none of one that forgets nothing; or why they are not here, "" for not yet. */
+/** The rows of the shown block, none if it forgets nothing; or why they are missing, "" before they arrive. */
 function read(ctx: ViewContext, answers: Answers): Row[] | string {
   const { source, layer, head } = ctx.resolved();
   if (!layersOf(ctx)?.[layer]) return [];
@@ -72,7 +72,7 @@ function read(ctx: ViewContext, answers: Answers): Row[] | string {
   return rowsOf(answer.meta.names, answer.meta.heads, bytes, head);
 }
 
-/** What is known of each layer of the shown map; undefined of attributions, and of maps of changed models. */
+/** The option for the shown map; undefined for attributions, and for maps of changed models. */
 function layersOf(ctx: ViewContext): Layers[string] | undefined {
   const { kind, mixers, method, stack } = ctx.source();
   const { forgetting } = ctx.options as { forgetting?: Layers };
@@ -87,9 +87,9 @@ interface ForgettingState {
   readonly bars: HTMLDivElement;
   readonly words: HTMLSpanElement;
   readonly element: HTMLDivElement;
-  /** What is drawn; null until it is here. */
+  /** The drawn rows; null until they arrive. */
   rows: Row[] | null;
-  /** What the bars were drawn from. */
+  /** The input of the drawn bars. */
   drawn: string;
   /** The element reached by keys; -1: none. */
   reached: number;
@@ -153,7 +153,7 @@ function hover(ctx: ViewContext, key: number): void {
   ctx.selection.hover(key < 0 ? null : { unit: ctx.source().unit, query: -1, key });
 }
 
-/** Where every cell begins and ends, in px of the row, which is as wide as a text of one line. */
+/** The edges of the cells, in px of the row, which is as wide as a text of a single line. */
 function edges(view: ForgettingState, count: number): number[] {
   const { bars } = view;
   const tokens = [...view.texts.querySelectorAll(".aw-tok")].map((token) => token.getBoundingClientRect());
@@ -170,13 +170,13 @@ function edges(view: ForgettingState, count: number): number[] {
 function paint(view: ForgettingState, count: number): void {
   const { ctx } = view;
   view.ends = edges(view, count);
-  const known = view.rows ?? [];
-  const looks = [JSON.stringify(view.ends), ctx.theme, ...known.map(({ name, values }) => `${name} ${values.join()}`)];
+  const rows = view.rows ?? [];
+  const looks = [JSON.stringify(view.ends), ctx.theme, ...rows.map(({ name, values }) => `${name} ${values.join()}`)];
   if (view.drawn === looks.join("|")) return;
   view.drawn = looks.join("|");
   const map = heatMap(false, ctx.theme, "");
   const gap = (view.ends.at(-1) ?? 0) / count < NARROW ? 0 : 1;
-  const bands = known.map(({ name, values }) => {
+  const bands = rows.map(({ name, values }) => {
     const lost = [...values].map((value) => (name === "decay" ? 1 - value : value) || 0);
     const top = Math.max(LEAST, ...lost);
     const stops = lost.map((value, i) => {
@@ -211,18 +211,18 @@ function show(view: ForgettingState): void {
   setFlag(element, "data-stale", !view.rows);
   const { source, layer, head } = ctx.resolved();
   const { labels } = ctx.axisOf(source.key);
-  const known = view.rows ?? [];
+  const rows = view.rows ?? [];
   const cell = ctx.cell("hover") ?? ctx.cell("pinned");
   const at = cell ? (cell.key >= 0 ? cell.key : cell.query) : -1;
-  const numbers = known.map(({ name, values }) => {
+  const numbers = rows.map(({ name, values }) => {
     const [low, high] = at < 0 ? [Math.min(...values), Math.max(...values)] : [values[at], values[at]];
     const [from, to] = [low, high].map((value) => (value as number).toFixed(2));
     return from === to ? `${name} ${from}` : `${name} ${from} to ${to}`;
   });
-  const name = at >= 0 && known.length > 0 ? `${quoted(labels, at, ctx.options.indexBase)}: ` : "";
+  const name = at >= 0 && rows.length > 0 ? `${quoted(labels, at, ctx.options.indexBase)}: ` : "";
   const nothing = typeof state === "string" ? state : `${headAt(ctx, layer, head)} forgets nothing`;
   setText(words, `${name}${numbers.join(", ") || nothing}`);
-  const summary = forgettingWords(known, labels);
+  const summary = forgettingWords(rows, labels);
   assign(view.bars, {
     ariaLabel: summary || "what is forgotten at each token",
     ariaValueMax: String(Math.max(0, labels.length - 1)),

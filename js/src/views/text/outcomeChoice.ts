@@ -1,10 +1,10 @@
-/** Choosing a prediction: a click explains it, Shift-click contrasts the explained one with it. */
+/** Choosing a prediction: a click explains it, Shift-click contrasts the explained prediction with it. */
 import type { ViewContext } from "../../context.ts";
 import { baseKey, keyWithTargets, methodWithTargets, type TargetPair } from "../../wire/keys.ts";
 import type { Header, Outcome } from "../../wire/wire.ts";
 import { showMethod, shownTargets } from "../base/methodChoice.ts";
 
-/** The method that explains a chosen prediction: the shown one if it can, else the best that the trace can serve. */
+/** The method that explains a chosen prediction: the shown method if it can, else the best that the trace can serve. */
 export function methodFor(header: Header, shown: string): string {
   return methodWithTargets(header, shown) ? shown : header.predictions.method;
 }
@@ -29,13 +29,13 @@ export function chosenOutcomes(
   return [contrast ? first : target, contrast];
 }
 
-/** Make an outcome the target or the foil, and show a method that explains it; `fallback` is shown if none is left. */
+/** Make an outcome the target or the foil, and show a method that explains it; `fallback` is shown if none remains. */
 export function explainOutcome(ctx: ViewContext, item: Outcome, asFoil: boolean, fallback: string): void {
   const header = ctx.header();
   const { items } = header.predictions;
   const shown = ctx.source().method;
   const [target, foil] = shownTargets(ctx);
-  // A method without a target explains the prediction; one that explains nothing has neither.
+  // A method without a target explains the prediction; a method that explains no outcome has neither.
   const now: TargetPair = methodWithTargets(header, shown) ? [target ?? items[0] ?? null, foil] : [null, null];
   const pair = chosenOutcomes(items, item, now, asFoil);
   const method = methodFor(header, shown);

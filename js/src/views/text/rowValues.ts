@@ -7,7 +7,7 @@ export interface Cells {
   value(row: number, col: number): number;
 }
 
-/** One row of cells: one number per key. */
+/** A row of cells: a number per key. */
 export function rowOf(cells: Cells, row: number): Float32Array {
   const out = new Float32Array(cells.cols);
   for (let c = 0; c < cells.cols; c += 1) out[c] = cells.value(row, c);
@@ -29,7 +29,7 @@ export function meanReceived(cells: Cells): Float32Array {
   return Float32Array.from(sum, (s, c) => (seen[c] ? s / (seen[c] as number) : Number.NaN));
 }
 
-/** Indices of the `most` largest magnitudes in descending order; of equal ones the first. */
+/** Indices of the `most` largest magnitudes in descending order; ties in their order. */
 export function largestOf(values: ArrayLike<number>, most: number): number[] {
   const indices: number[] = [];
   const size = (at: number | undefined): number => Math.abs(values[at as number] as number) || 0;
@@ -57,7 +57,7 @@ export function topOfScale(values: Iterable<number>, intensity: number): number 
   return peak(values) / 2 ** intensity;
 }
 
-/** Whether labels carry their own spaces ("␣the", " the"); otherwise the strip sets a gap between elements. */
+/** Whether labels include spaces ("␣the", " the"); otherwise the strip sets a gap between elements. */
 export function carriesSpaces(labels: readonly string[]): boolean {
   return labels.some((label, i) => i > 0 && /^[\s␣▁·Ġ⏎↵]/u.test(label));
 }

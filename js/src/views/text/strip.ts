@@ -1,4 +1,4 @@
-/** One text on the page whose tokens can be hovered, chosen, and walked through with keys. */
+/** A text on the page whose tokens can be hovered, chosen, and walked through with keys. */
 import type { ViewContext } from "../../context.ts";
 import { h, keyboard, on, setFlag } from "../../dom.ts";
 import type { Axis } from "../../wire/wire.ts";
@@ -11,13 +11,13 @@ import { createUnderlay, type Underlay } from "./underlay.ts";
 export interface Strip {
   box: HTMLElement;
   underlay: Underlay;
-  /** Set a class on one token, and announce the query to screen readers; -1: none. */
+  /** Set a class on a token, and announce the query to screen readers; -1: none. */
   mark(name: "aw-query" | "aw-key", index: number): void;
   /** Mark tokens chosen together, as queries and as keys, and the span. */
   choose(queries: readonly number[], keys: readonly number[], span: readonly [number, number] | null): void;
   /** Scroll an element into view; `chosen` also focuses it. */
   reach(index: number, chosen: boolean): void;
-  /** Scroll `box` until an element is in sight there; the page stays where it is. */
+  /** Scroll `box` until an element is visible in it; the page does not scroll. */
   keepIn(box: HTMLElement, index: number): void;
 }
 
@@ -50,7 +50,7 @@ export function createStrip(
     const token = (event.target as Element).closest<HTMLElement>(".aw-tok");
     return token ? Number(token.dataset.i) : -1;
   };
-  /** One token of a list is in the tab order; the arrow keys move that place. */
+  /** A single token of a list is in the tab order; the arrow keys move the tab stop. */
   const move = (index: number): HTMLElement | undefined => {
     const [old, next] = [spans[active], spans[index]];
     if (!old || !next) return undefined;
@@ -114,8 +114,8 @@ export function createStrip(
     choose(queries, keys, span) {
       const [start, stop] = span ?? [0, 0];
       const covered = Array.from({ length: stop - start }, (_, i) => start + i);
-      const wanted = { "aw-tok-chosen": queries, "aw-tok-chosen-key": keys, "aw-in-span": covered };
-      for (const [name, indices] of Object.entries(wanted)) {
+      const marked = { "aw-tok-chosen": queries, "aw-tok-chosen-key": keys, "aw-in-span": covered };
+      for (const [name, indices] of Object.entries(marked)) {
         const before = chosen[name] ?? new Set();
         const now = new Set(indices);
         for (const i of before) if (!now.has(i)) spans[i]?.classList.remove(name);

@@ -1,10 +1,10 @@
 /**
- * Fills behind running text: the maps' own colours, so that a value looks the same in text and map. A fill is as
+ * Fills behind running text in the colours of the maps, so that a value looks the same in text and map. A fill is as
  * transparent as its colour allows, so that zero is the page's background also where that is not plain white or night.
  */
 
 import type { Mode, Theme } from "../../colour.ts";
-import { colourAt, heatMap, inkOn, place, SCALE } from "../../colour.ts";
+import { colourAt, heatMap, inkOn, SCALE, scalePosition } from "../../colour.ts";
 
 export interface Fill {
   /** "" where nothing is drawn. */
@@ -31,7 +31,7 @@ type Look = readonly [theme: Theme, signed: boolean, palette?: string, scale?: M
 /** The fill of a value `t` in [-1, 1] (the value divided by the top of the scale). */
 export function fillOf(t: number, theme: Theme, signed: boolean, palette = "", scale: Mode = SCALE): Fill {
   if (Number.isNaN(t)) return NO_NUMBER;
-  const at = signed ? place(t, [-1, 1], scale) : place(Math.abs(t), [0, 1], scale);
+  const at = signed ? scalePosition(t, [-1, 1], scale) : scalePosition(Math.abs(t), [0, 1], scale);
   const rgb = colourAt(heatMap(signed, theme, palette), at);
   const page = PAGE[theme];
   const alpha = Math.max(...rgb.map((c) => (c > page ? (c - page) / (255 - page) : (page - c) / page)));
@@ -67,8 +67,8 @@ const GRADIENTS = new Map<string, string>();
 /** CSS gradient for the legend, from the bottom to the top of the scale. */
 export function gradient(...look: Look): string {
   const name = look.join();
-  const known = GRADIENTS.get(name);
-  if (known) return known;
+  const cached = GRADIENTS.get(name);
+  if (cached) return cached;
   const stops: string[] = [];
   for (let i = 0; i <= 16; i += 1) stops.push(fillOf(look[1] ? i / 8 - 1 : i / 16, ...look).css || "transparent");
   const css = `linear-gradient(90deg, ${stops.join(", ")})`;

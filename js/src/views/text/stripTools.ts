@@ -1,4 +1,4 @@
-/** Tools of a strip: a search field that unfolds, and in the menu its density and where its colour lies. */
+/** Tools of a strip: a search field that unfolds, and in the menu the density and the position of colour. */
 import type { ViewContext } from "../../context.ts";
 import { h, iconButton, keyboard, on, setChildren, setFlag, setText } from "../../dom.ts";
 import type { TokenStripOptions } from "../../wire/viewState.ts";
@@ -17,7 +17,9 @@ export interface StripHost {
   /** Whether another view holds it. */
   readonly isInside: boolean;
   labels(): readonly string[];
-  /** Whether colour lies below the text; the width of a line around an element; how small a value gets the full colour. */
+  /**
+   * Whether colour is below the text; the width of a line around an element; how small a value gets the full colour.
+   */
   paint(line: boolean, edge: ((index: number) => number) | undefined, intensity: number): void;
   /** Scroll an element into view; `chosen` also focuses it. */
   reach(index: number, chosen: boolean): void;
@@ -25,7 +27,10 @@ export interface StripHost {
   note(index: number): string;
 }
 
-/** Say how far ranks vary between defensible choices; returns what hatches the elements whose rank is unstable. */
+/**
+ * Write how far ranks vary between defensible choices; returns a function that hatches the elements whose rank is
+ * unstable.
+ */
 function createRankNotes(ctx: ViewContext, strip: StripHost, words: HTMLElement): (() => void) | null {
   const { ranks } = ctx.options as TokenStripOptions;
   if (!ranks) return null;
@@ -170,7 +175,7 @@ export const renderStripTools = view((ctx, root, signal) => {
   });
   return (changed) => {
     if (hatch && !only(changed, "hover", "pinned")) requestAnimationFrame(hatch);
-    if (changed.size > 0 && ![...changed].some((what) => ["unit", "method", "stack", "header"].includes(what))) return;
+    if (changed.size > 0 && ![...changed].some((name) => ["unit", "method", "stack", "header"].includes(name))) return;
     const other = strip.labels().join();
     if (text !== other && field.value) search();
     text = other;

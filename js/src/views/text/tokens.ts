@@ -5,7 +5,7 @@ import type { Axis } from "../../wire/wire.ts";
 import { carriesSpaces, continues } from "./rowValues.ts";
 import { CHUNK, type Chunk } from "./underlay.ts";
 
-/** The signs for whitespace in tokenizers' display strings, and the characters they stand for. */
+/** The signs for whitespace in tokenizers' display strings, and the characters that they represent. */
 const SIGNS: Record<string, string> = { "␣": " ", "▁": " ", "⏎": "\n", "↵": "\n", "⇥": "\t" };
 const WHITE = /([ \t\n\r\u00a0␣▁⏎↵⇥]+)/u;
 /** Longer elements may break inside. */
@@ -43,7 +43,7 @@ export function writeLabel(span: HTMLElement, label: string): void {
     // Spaces between words are ordinary; those at the edges belong to the token.
     const ordinary = !white || (text === " " && i > 0 && i < pieces.length - 1);
     if (ordinary) span.append(safeText(text));
-    // Long runs become one box of dots: a token of a thousand spaces must not create a thousand nodes.
+    // Long runs become a single box of dots: a token of a thousand spaces must not create a thousand nodes.
     else if (text.length > 3) span.append(whitespace(text));
     else span.append(...[...text].map((sign) => whitespace(sign)));
   });
@@ -77,7 +77,7 @@ export function buildTokens(
   const chunks: Chunk[] = [];
   let holder: HTMLElement = list;
   axis.labels.forEach((label, i) => {
-    // The elements of a grid are laid out one by one: a chunk around them would lack a box that can become visible.
+    // The elements of a grid are laid out individually: a chunk around them would lack a box that can become visible.
     if (grid ? i === 0 : i % CHUNK === 0) {
       holder = h("span.chunk", { role: "presentation" });
       list.append(holder);
@@ -99,7 +99,7 @@ export function buildTokens(
   return { list, spans, chunks, rtl: dir === "rtl", spaced };
 }
 
-/** The gap between an element and the one before it. */
+/** The gap between an element and its predecessor. */
 function before(axis: Axis, i: number, spaced: boolean, breaks: boolean): (Node | string)[] {
   const out: (Node | string)[] = [];
   if (breaks) out.push(h("span.paragraph", { role: "presentation" }));

@@ -1,7 +1,7 @@
 /**
  * Colour behind running text: canvases under chunks of spans. The boxes of the spans are measured only when the strip
- * changes its size, so recolouring needs no layout. Of a text of several chunks those in sight are measured and painted:
- * most of a long text is scrolled away.
+ * changes its size, so recolouring needs no layout. Of a text of several chunks only the visible ones are measured and
+ * painted: most of a long text is scrolled away.
  */
 
 import { atEnd, density, h, onResize, setFlag } from "../../dom.ts";
@@ -13,7 +13,7 @@ const NEAR = "100px 0px";
 /** The largest side of a canvas that every browser supports. */
 const LONGEST = 16000;
 
-/** A run of elements whose boxes share one canvas. */
+/** A run of elements whose boxes share a canvas. */
 export interface Chunk {
   /** The inline element around the run, observed for scrolling into view. */
   holder: HTMLElement;
@@ -26,7 +26,7 @@ interface Sheet extends Chunk {
   canvas: HTMLCanvasElement;
   /** x, y, width, height of every box, relative to the canvas. */
   boxes: Float32Array;
-  /** The same in whole pixels of the canvas: boxes do not overlap, and rounded corners lie inside. */
+  /** The same in whole pixels of the canvas: boxes do not overlap, and rounded corners are inside. */
   cells: Uint16Array;
   owners: Uint32Array;
   scale: number;
@@ -47,7 +47,7 @@ export interface Underlay {
   paint(fill: (index: number) => Fill, line?: boolean, edge?: ((index: number) => number) | undefined): void;
 }
 
-/** Puts one canvas per chunk into `layer`, which lies under the text of `strip`. Ends with `signal`. */
+/** Creates a canvas per chunk in `layer`, which is under the text of `strip`. Ends with `signal`. */
 export function createUnderlay(
   strip: HTMLElement,
   layer: HTMLElement,
@@ -90,7 +90,7 @@ export function createUnderlay(
     frame = requestAnimationFrame(draw);
   };
 
-  // Only the strip's own size is observed; canvases are out of the flow, which prevents feedback.
+  // Only the size of the strip is observed; canvases are out of the flow, which prevents feedback.
   const resized = (box: DOMRectReadOnly): void => {
     const now = `${Math.round(box.width)}x${Math.round(box.height)}`;
     if (now === size) return;
@@ -119,7 +119,7 @@ export function createUnderlay(
   return {
     paint(fill, line = false, edge = undefined) {
       paints = { fill, line, edge };
-      // Before the page knows the size of the strip, measuring would make it lay out all of the view once more.
+      // Before the page knows the size of the strip, measuring would force it to lay out all of the view once more.
       if (isMeasurable) draw();
     },
   };

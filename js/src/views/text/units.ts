@@ -1,4 +1,4 @@
-/** The unit of the text: one button for each. */
+/** The unit of the text: a button for each. */
 import type { ViewContext } from "../../context.ts";
 import { assign, createWatch } from "../../dom.ts";
 import { plural, unitsOf } from "../base/navigation.ts";

@@ -1,7 +1,7 @@
 /**
  * A model over its training: the map of a head at a step, and behaviour, pattern and cause over all steps.
  *
- * `update` reads the run and the map, `draw` fits both into the room, `say` puts what is pointed at into words.
+ * `update` reads the run and the map, `draw` fits both into the room, `say` describes the hovered element in words.
  */
 import type { ViewContext } from "../../context.ts";
 import { assign, h, keyboard, on, onResize, setFlag, setText, shortLabel } from "../../dom.ts";
@@ -20,9 +20,9 @@ import { createCurves, type NamedCurve } from "./curves.ts";
 import { causeOf, halfWay, PATTERNS, type Pattern, patternOf, type Run, type RunOptions, readRun } from "./run.ts";
 import { createStepMap } from "./stepMap.ts";
 
-/** px of the body from which the map and the curves stand next to each other. */
+/** px of the body from which the map and the curves are next to each other. */
 const WIDE = 640;
-/** px of the map where it stands above the curves. */
+/** px of the map where it is above the curves. */
 const ABOVE = 340;
 /** px of the scale below the map. */
 const SCALE = 24;
@@ -40,7 +40,7 @@ interface RunState {
   readonly body: HTMLElement;
   readonly frame: Frame;
   run: Run | null;
-  /** What `run` was read from. */
+  /** The input of `run`. */
   readFrom: unknown;
   tile: Tile | null;
   /** The step under the pointer in the curves; -1: none. */
@@ -139,7 +139,7 @@ function listen(state: RunState, signal: AbortSignal): void {
 
 const options = (state: RunState): RunOptions => state.ctx.options as RunOptions;
 
-/** Move to another step, layer or head; a layer with fewer heads has the last of them. */
+/** Move to another step, layer or head; a layer with fewer heads shows its last. */
 function choose(state: RunState, chosen: Partial<RunOptions>): void {
   const { model } = state.ctx;
   const next = { ...options(state), ...chosen };
@@ -190,7 +190,7 @@ function update(state: RunState): void {
   draw(state);
 }
 
-/** The map of the shown step, which is requested if it is not here; none of a step that cannot be had. */
+/** The map of the shown step, which is requested if it is not loaded; none if the step is unavailable. */
 function readMap(state: RunState, run: Run): void {
   const { step, layer, head } = options(state);
   state.tile = null;
@@ -202,7 +202,7 @@ function readMap(state: RunState, run: Run): void {
 
 const isPage = (state: RunState): boolean => state.ctx.model.get("runtime") === "";
 
-/** Why the map of the step is missing; "" if it is here, or on its way. */
+/** Why the map of the step is missing; "" if it is loaded, or on its way. */
 function lackOf(state: RunState, run: Run): string {
   const { step, layer, head } = options(state);
   if (run.gaps[step]) return `The weights of this step are not finite, first ${run.gaps[step]}.`;
@@ -212,12 +212,12 @@ function lackOf(state: RunState, run: Run): string {
 }
 
 function notesOf(state: RunState, run: Run): string {
-  const held = `maps of ${run.held.length} of ${run.steps.length} steps`;
+  const words = `maps of ${run.held.length} of ${run.steps.length} steps`;
   const isPart = isPage(state) && run.held.length < run.steps.length;
   const ring = curvesOf(state, run).some(({ values }) => halfWay(values) >= 0)
     ? "Rings: first at half way between the first and the last value."
     : "";
-  const page = isPart ? `This page holds all curves, and ${held}.` : "";
+  const page = isPart ? `This page holds all curves, and ${words}.` : "";
   const ended = run.ended && `T${run.ended.slice(1)}.`;
   return [run.why, ended, ring, page].filter(Boolean).join(" ");
 }

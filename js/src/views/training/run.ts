@@ -29,7 +29,7 @@ interface RunMeta {
 export interface Run extends RunMeta {
   /** Share of a head's attention by [step, layer, head, pattern]; NaN at gaps. */
   patterns: Float32Array;
-  /** Behaviour that is lost without a head [step, layer, head]; empty if it is not known. */
+  /** Behaviour that is lost without a head [step, layer, head]; empty if it was not measured. */
   cause: Float32Array;
 }
 
@@ -68,23 +68,25 @@ export function readRun({ meta, buffers }: Answer<RunMeta>): Run {
   return { ...meta, patterns, cause };
 }
 
-/** The place of a head at a step in arrays of [step, layer, head]. */
-function placeOf({ heads }: Run, step: number, layer: number, head: number): number {
+/** The index of a head at a step in arrays of [step, layer, head]. */
+function indexOfHead({ heads }: Run, step: number, layer: number, head: number): number {
   return (step * heads.length + layer) * Math.max(...heads) + head;
 }
 
 /** The share of attention that a head gives to a pattern, by step. */
 export function patternOf(run: Run, layer: number, head: number, pattern: Pattern): number[] {
   const at = ORDER.indexOf(pattern);
-  return run.steps.map((_, step) => run.patterns[ORDER.length * placeOf(run, step, layer, head) + at] ?? Number.NaN);
+  return run.steps.map(
+    (_, step) => run.patterns[ORDER.length * indexOfHead(run, step, layer, head) + at] ?? Number.NaN,
+  );
 }
 
 /** The behaviour that is lost without a head, by step. */
 export function causeOf(run: Run, layer: number, head: number): number[] {
-  return run.steps.map((_, step) => run.cause[placeOf(run, step, layer, head)] ?? Number.NaN);
+  return run.steps.map((_, step) => run.cause[indexOfHead(run, step, layer, head)] ?? Number.NaN);
 }
 
-/** Steps below which a curve is not said to appear. */
+/** Fewest steps at which a curve is searched for a step of appearance. */
 const FEWEST = 5;
 
 /** The share of its range by which a curve must end away from where it began, to be half way anywhere. */
@@ -100,12 +102,13 @@ export function halfWay(values: readonly number[]): number {
 }
 
 /** Positions from 0 to `count` - 1 of the steps on an axis: by their number, or its logarithm if that spaces them more evenly. */
-export function placesOf(steps: readonly number[]): number[] {
+export function positionsOf(steps: readonly number[]): number[] {
   const scaled = [steps, steps.map((step) => Math.log1p(step))].map((values) => {
     const [low, high] = [values[0] ?? 0, values.at(-1) ?? 1];
     return values.map((value) => ((value - low) / (high - low || 1)) * (steps.length - 1));
   });
-  const least = (places: number[]): number => Math.min(...places.slice(1).map((place, i) => place - (places[i] ?? 0)));
+  const least = (positions: number[]): number =>
+    Math.min(...positions.slice(1).map((position, i) => position - (positions[i] ?? 0)));
   const [even = [], logarithmic = []] = scaled;
   return least(logarithmic) > least(even) ? logarithmic : even;
 }

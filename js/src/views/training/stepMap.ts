@@ -1,4 +1,4 @@
-/** The map of a head at a step, drawn as a heatmap draws its own; the scale is the same at every step. */
+/** The map of a head at a step, drawn as in a heatmap; the scale is the same at every step. */
 import { heatMap, lut } from "../../colour.ts";
 import type { ViewContext } from "../../context.ts";
 import { h, on, setFlag, setText, spotAt } from "../../dom.ts";
@@ -68,7 +68,7 @@ export function createStepMap(ctx: ViewContext, signal: AbortSignal, point: (cel
   return {
     element: h("div.run-figure", figure.element, scale.element, lack),
     plot: figure.plot,
-    /** Draw a tile; without one the earlier picture stays, dimmed, or `words` say why there is none. */
+    /** Draw a tile; without a tile the earlier picture stays, dimmed, or `words` give the reason. */
     show(labels: readonly string[], special: readonly number[], tile: Tile | null, words: string, box: Box): void {
       draw = () => {
         if (box.width <= 0) return;

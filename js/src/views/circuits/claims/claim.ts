@@ -19,7 +19,7 @@ export interface ShownClaim {
   /** By control: layer, head and mean of every other head. */
   heads: [name: string, heads: [layer: number, head: number, mean: number | null][]][];
   baselines: [name: string, value: number | null][];
-  /** What the head does in every text, and beyond its control. */
+  /** The measurement of the head in every text, and the amount beyond its control. */
   values: (number | null)[];
   beyond: (number | null)[];
   below: number;
@@ -32,11 +32,11 @@ export interface ShownClaim {
 }
 
 export interface ClaimOptions extends TextsOptions {
-  /** Place of the claim that is shown. */
+  /** Index of the shown claim. */
   claim: number;
-  /** The claim and the place among its worst texts of the one that was opened. */
+  /** The claim and the index among its worst texts of the opened text; null if none is open. */
   opened: readonly [claim: number, at: number] | null;
-  /** The view in which it was opened, unless in linked ones. */
+  /** The view in which it was opened, unless in linked views. */
   inner?: readonly Inside[];
 }
 
@@ -48,7 +48,7 @@ export interface Report {
   model: string;
 }
 
-/** What is drawn of the verdict, in a box of 20 px. */
+/** The drawing of a verdict, in a box of 20 px. */
 export const SIGNS: Readonly<Record<Verdict, string>> = {
   holds: "M5.5 10.5l3 3 6-6.5",
   fails: "M6 6l8 8M14 6l-8 8",
@@ -66,7 +66,9 @@ export function bestControl({ heads }: ShownClaim): readonly [name: string, mean
   return best;
 }
 
-/** A text in parts, of which those in which it differs from another one are marked: all between what both share. */
+/**
+ * A text in parts, with the differences from another text marked: everything between their common beginning and end.
+ */
 export function marked(text: string, other: string): [part: string, differs: boolean][] {
   if (!other) return [[text, false]];
   // A text without spaces is compared character by character.

@@ -8,9 +8,9 @@ const ROW = 44;
 /** px of all rows, where they have room. */
 const TALL = 136;
 
-const known = (values: readonly (number | null)[]): number[] => values.flatMap((value) => value ?? []);
+const defined = (values: readonly (number | null)[]): number[] => values.flatMap((value) => value ?? []);
 
-/** Places of round numbers on an axis. */
+/** Positions of round numbers on an axis. */
 function ticksOf(low: number, high: number): number[] {
   const step = [0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 20, 50].find((step) => (high - low) / step <= 6) ?? (high - low) / 5;
   const first = Math.ceil(low / step - 1e-9);
@@ -26,15 +26,15 @@ export function drawEffect(picture: SVGElement, claim: ShownClaim, margin: numbe
     ...heads.flatMap(([, list]) => list.map(([, , value]) => value)),
     ...baselines.map(([, value]) => value),
   ];
-  const [low, high] = rangeOf(known(all).map((value) => Math.max(-10, Math.min(10, value))));
+  const [low, high] = rangeOf(defined(all).map((value) => Math.max(-10, Math.min(10, value))));
   const x = (value: number): number =>
     NAMES + 12 + ((Math.max(low, Math.min(high, value)) - low) / (high - low)) * (width - NAMES - 34);
   const groups: [string, number[]][] = [
     ...heads.map(([name, list]): [string, number[]] => [
       `${list.length} ${name}`,
-      known(list.map(([, , value]) => value)),
+      defined(list.map(([, , value]) => value)),
     ]),
-    ...baselines.map(([name, value]): [string, number[]] => [name, known([value])]),
+    ...baselines.map(([name, value]): [string, number[]] => [name, defined([value])]),
   ];
   const rows = 1 + groups.length;
   const row = Math.max(20, Math.min(ROW, TALL / rows));
@@ -72,7 +72,7 @@ export function drawEffect(picture: SVGElement, claim: ShownClaim, margin: numbe
   }
   groups.forEach(([name, values], i) => {
     parts.push(svg("text", { x: NAMES, y: y(i + 1) + 4, "text-anchor": "end", class: "aw-claim-name" }, name));
-    // Those that would lie on each other are moved apart.
+    // Marks that would overlap are moved apart.
     const used: [number, number][] = [];
     for (const value of [...values].sort((a, b) => a - b)) {
       let level = 0;
@@ -92,7 +92,7 @@ export function drawEffect(picture: SVGElement, claim: ShownClaim, margin: numbe
 }
 
 export function drawTexts(picture: SVGElement, claim: ShownClaim, margin: number, width: number, height: number): void {
-  const values = known(claim.beyond);
+  const values = defined(claim.beyond);
   const [low, high, step] = rangeOf([...values, margin]);
   const count = Math.max(1, Math.round((high - low) / step));
   const heights = bins(values, low, high, count);

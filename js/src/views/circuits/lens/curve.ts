@@ -9,7 +9,7 @@ const TICKS = [0, 9, 99, 999, 9999, 99999];
 const NAMES = ["1st", "10", "100", "1,000", "10⁴", "10⁵"];
 
 export interface CurveState {
-  /** Ranks by row: the shown lens, and the other one if it is known. */
+  /** Ranks by row: the shown lens, and the other lens if it has arrived. */
   lines: readonly { name: string; ranks: readonly number[]; isShown: boolean }[];
   rows: readonly number[];
   chosen: number;
@@ -52,12 +52,12 @@ export function createCurve(ctx: ViewContext, signal: AbortSignal, choose: (row:
       ]);
       const drawn = [...lines].sort((a, b) => Number(a.isShown) - Number(b.isShown));
       // Named where the lines are farthest from each other.
-      const [one, other] = lines;
+      const [first, second] = lines;
       let apart = rows[Math.floor(rows.length / 3)] ?? 0;
-      if (one && other) {
+      if (first && second) {
         let widest = -1;
         for (const at of rows) {
-          const gap = Math.abs(x(one.ranks[at] ?? 0) - x(other.ranks[at] ?? 0));
+          const gap = Math.abs(x(first.ranks[at] ?? 0) - x(second.ranks[at] ?? 0));
           if (gap > widest) [widest, apart] = [gap, at];
         }
       }

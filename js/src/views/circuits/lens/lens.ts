@@ -19,7 +19,7 @@ interface Meta {
   layers: number;
   /** The distinct names of top tokens. */
   labels: string[];
-  /** Number of top tokens that are kept. */
+  /** Number of top tokens. */
   k: number;
   title: string;
   warning: string;
@@ -29,7 +29,7 @@ interface Meta {
 export interface Lens extends Meta {
   /** [row, token], row by row. */
   numbers: Readonly<Record<Measure, readonly number[]>>;
-  /** Places among `labels`, ids, and probabilities [row, token, k]. */
+  /** Indices into `labels`, ids, and probabilities [row, token, k]. */
   names: readonly number[];
   ids: readonly number[];
   shares: readonly number[];
@@ -37,7 +37,7 @@ export interface Lens extends Meta {
 
 export interface LensOptions extends ViewOptions {
   fitted: boolean;
-  /** Id of the answer that the reader chose; null: the given one. */
+  /** Id of the answer that the reader chose; null: the given answer. */
   answer: number | null;
   color: Measure;
   cell: [row: number, token: number];

@@ -89,9 +89,9 @@ export function createLensPanel(
       }
       setChildren(
         distance,
-        ...[lens, ...(other ? [other] : [])].flatMap((one, i) => [
+        ...[lens, ...(other ? [other] : [])].flatMap((reading, i) => [
           h("span", other ? (names[i] as string) : "this state"),
-          h("span.meter-value", decimal(valueAt(one, "kl", row, token))),
+          h("span.meter-value", decimal(valueAt(reading, "kl", row, token))),
         ]),
       );
       setText(

@@ -1,7 +1,7 @@
 /** The rows of a lens that are shown: where they do not all fit, those before the answer rises are thinned. */
 
 /**
- * All rows if they fit; else every second (third, ...) one before the answer comes first and stays there, and all from
+ * All rows if they fit; else every second (third, ...) row until the answer comes first and stays there, and all from
  * then on. The twin of `folded` in attnwidgets/views/still/circuits.py.
  */
 export function rowsShown(count: number, ranks: readonly number[], most: number): number[] {
@@ -18,12 +18,12 @@ export function rowsShown(count: number, ranks: readonly number[], most: number)
   return [count - 1];
 }
 
-/** The rows with a chosen one among them, in place of the row before it; their number does not change. */
+/** The rows including a chosen row, which replaces the row before it; their number does not change. */
 export function withRow(rows: readonly number[], row: number): number[] {
   if (rows.includes(row)) return [...rows];
   const before = rows.findLastIndex((shown) => shown < row);
   const at = before <= 0 ? Math.min(1, rows.length - 1) : before;
-  return rows.map((one, i) => (i === at ? row : one)).sort((a, b) => a - b);
+  return rows.map((current, i) => (i === at ? row : current)).sort((a, b) => a - b);
 }
 
 /** "odd layers to 23 folded", or how many are. */
@@ -34,7 +34,7 @@ export function foldedWords(rows: readonly number[], count: number): string {
   return isOdd ? `odd layers to ${hidden.at(-1)} folded` : `${hidden.length} layers folded`;
 }
 
-/** Where a row lies among those that are shown, in rows: between two of them if it is folded. */
+/** The position of a row among the shown rows: between two of them if it is folded. */
 export function heightOf(rows: readonly number[], row: number): number {
   const after = rows.findIndex((shown) => shown >= row);
   if (after < 0) return rows.length - 1;

@@ -37,7 +37,7 @@ interface LensTable {
   cells: HTMLElement[];
   heads: HTMLElement[];
   names: HTMLElement[];
-  /** What was drawn last, for what only marks it. */
+  /** The state that was drawn last, for updates that only mark a cell. */
   last: TableState | null;
   /** The first token that is shown: a text may begin with folded tokens. */
   start: number;

@@ -1,5 +1,5 @@
-/** What a claim of chosen activations is about. */
-import type { NumberPlace } from "../../base/copyPython.ts";
+/** The subject of a claim about chosen activations. */
+import type { NumberAddress } from "../../base/copyPython.ts";
 import type { Activation } from "./patching.ts";
 
 /** Whether activations are two, of different tokens and layers. The twin of `is_between` in views/circuits/circuit_view.py. */
@@ -13,8 +13,8 @@ function isBetween(activations: readonly Activation[]): boolean {
 export const CLAIM_TITLE =
   "Copy the Python that checks a claim about the chosen head, or the one that carries most from a token to a later one in a later layer";
 
-/** The claim about the chosen head, or the one between two activations; null of other activations. */
-export function claimOf(chosen: readonly Activation[]): NumberPlace | null {
+/** The claim about the chosen head, or about two activations; null for other activations. */
+export function claimOf(chosen: readonly Activation[]): NumberAddress | null {
   const [only] = chosen;
   if (chosen.length === 1 && only?.[0] === "head" && only[2] === null)
     return { of: "claim", layer: only[1], head: only[3] ?? 0 };

@@ -34,7 +34,7 @@ export interface Panel {
 
 export interface PanelState {
   patching: Patching;
-  /** The same activations by the other direction, and exact where the shown ones are estimates. */
+  /** The same activations in the other direction, and exact values where the shown values are estimates. */
   others: readonly Patching[];
   chosen: readonly Activation[];
   run: PatchedRun | null;
@@ -102,7 +102,7 @@ export function createPanel(ctx: ViewContext, signal: AbortSignal, choose: (acti
   };
 }
 
-/** The target in the run that is changed, after it, and in the run that activations are from, on one line. */
+/** The target in the changed run, after the change, and in the run that activations are from, on the same line. */
 function drawLine(view: PatchPanel, { patching, width }: PanelState, after: number): void {
   const { line } = view;
   const [base, source] = [baseOf(patching), sourceOf(patching)];

@@ -45,9 +45,9 @@ export interface PatchOptions extends ViewOptions {
   direction: Direction;
   estimate: boolean;
   cells: Activation[];
-  /** The directions that are there, and whether they are estimates. */
+  /** The available directions, and whether they are estimates. */
   held: [Direction, boolean][];
-  /** Whether the view has the runs, to patch more of them. */
+  /** Whether the view has the runs, to patch further activations. */
   runs: boolean;
   /** Whether claims can be made. */
   claims?: boolean;
@@ -93,7 +93,7 @@ export const activationAt = (site: Site, layer: number, index: number): Activati
 
 export const isSame = (a: Activation, b: Activation): boolean => a.every((part, i) => part === b[i]);
 
-/** What patching one activation adds to the target; NaN where that is not known. */
+/** The change of the target when an activation is patched; NaN where it was not measured. */
 export function rawOf(patching: Patching, activation: Activation): number {
   const [site, layer, token] = activation;
   const index = indexOf(activation);
@@ -101,7 +101,7 @@ export function rawOf(patching: Patching, activation: Activation): number {
   return patching.raw[site]?.[layer * widthOf(patching, site) + index] ?? Number.NaN;
 }
 
-/** Its share of the difference of both runs; what it adds, if they do not differ. */
+/** Its share of the difference of both runs; the change itself, if they do not differ. */
 export const shareOf = (patching: Patching, activation: Activation): number =>
   rawOf(patching, activation) / (patching.gap ?? 1);
 
@@ -121,7 +121,7 @@ export const sourceOf = (p: Patching): number => (p.direction === "denoise" ? p.
 export const differingColumns = (p: Patching): number[] =>
   p.differs.filter((i) => p.cleanTokens[i] && p.corruptTokens[i]);
 
-/** The word in which both texts differ first, in the run that is changed and in the one that activations are from. */
+/** The first differing word of both texts, in the changed run and in the run that activations are from. */
 export function differing(p: Patching): readonly [base: string, source: string] {
   const at = differingColumns(p)[0] ?? p.differs[0] ?? 0;
   const pair = [p.corruptTokens[at] ?? "corrupt", p.cleanTokens[at] ?? "clean"] as const;

@@ -1,5 +1,5 @@
-/** Shares of one site as a map: layers by tokens, or layers by heads; tokens that both runs share are folded. */
-import { colourAt, cssOf, heatMap, place as positionOf } from "../../../colour.ts";
+/** Shares of a site as a map: layers by tokens, or layers by heads; tokens that both runs share are folded. */
+import { colourAt, cssOf, heatMap, scalePosition } from "../../../colour.ts";
 import type { ViewContext } from "../../../context.ts";
 import { density, h, type KeyHandlers, keyboard, on, setChildren, setSizes, setStyles, spotAt } from "../../../dom.ts";
 import { rectangle } from "../../../selection.ts";
@@ -9,9 +9,9 @@ import { setAttributes, svg } from "../../charts/svg.ts";
 import { word } from "../words.ts";
 import { type Activation, activationAt, endOf, indexOf, type Patching, SITES, type Site, widthOf } from "./patching.ts";
 
-/** px of the column that stands for tokens before the first different one. */
+/** px of the folded column of tokens before the first difference. */
 export const FOLDED = 36;
-/** px of a column from which its label stands upright. */
+/** px of a column from which its label is upright. */
 const UPRIGHT = 30;
 /** Width in px that a label needs among others. */
 const NARROW = 13;
@@ -23,7 +23,7 @@ const TALL_LABELS = 58;
 export interface SiteMap {
   element: HTMLElement;
   site: Site;
-  /** Height in px of what stands above the cells. */
+  /** Height in px of the header above the cells. */
   head(patching: Patching, width: number): number;
   /** Draw into a width in px, with rows of a height. */
   draw(patching: Patching, width: number, row: number, head: number): void;
@@ -36,7 +36,7 @@ export interface MapEvents {
   keys(site: Site): KeyHandlers;
 }
 
-/** The tokens of columns of a site: those from the first different one on. */
+/** The first token of the columns of a site: the first difference. */
 const firstOf = ({ first }: Patching, site: Site): number => (site === "head" ? 0 : first);
 
 export const columnsOf = (patching: Patching, site: Site): number => widthOf(patching, site) - firstOf(patching, site);
@@ -54,7 +54,7 @@ interface SiteMapState {
   readonly chosen: Chosen;
   readonly band: SVGElement;
   readonly dots: SVGElement;
-  /** What was drawn last. */
+  /** The data drawn last. */
   shown: Patching | null;
   /** px of a cell and of a row. */
   size: { cell: number; row: number };
@@ -189,7 +189,7 @@ function paint(state: SiteMapState, patching: Patching): void {
     for (let column = 0; column < columns; column += 1) {
       const value = (all[layer * wide + first + column] ?? Number.NaN) / (patching.gap ?? 1);
       if (Number.isNaN(value)) continue; // a head that the layer does not have
-      pen.fillStyle = cssOf(colourAt(map, positionOf(Math.max(-end, Math.min(end, value)), [-end, end], "linear")));
+      pen.fillStyle = cssOf(colourAt(map, scalePosition(Math.max(-end, Math.min(end, value)), [-end, end], "linear")));
       pen.fillRect(column * cell, layer * row, cell - gap, row - gap);
     }
   }

@@ -49,7 +49,7 @@ export function createTexts(ctx: ViewContext, signal: AbortSignal, pick: (token:
     );
     isScrolled = false;
   };
-  /** Of a long text, the first difference is in sight, with as much before it as leaves room for the rest. */
+  /** Scroll a long text to the first difference, with as much before it as leaves room for the rest. */
   const scroll = ({ first }: Patching): void => {
     if (isScrolled || rows.clientWidth <= 0) return;
     isScrolled = true;

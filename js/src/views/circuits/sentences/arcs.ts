@@ -4,7 +4,7 @@ import type { Link } from "./links.ts";
 
 export interface ArcsState {
   links: readonly Link[];
-  /** The sentence whose arcs stand out. */
+  /** The sentence with highlighted arcs. */
   followed: number;
   /** px of the middle of every sentence from the top. */
   middles: readonly number[];
@@ -35,7 +35,7 @@ export function drawArcs(picture: SVGElement, state: ArcsState): void {
       class: isOn ? "aw-sentence-arc aw-sentence-on" : "aw-sentence-arc",
     });
   });
-  // Those that stand out lie on top.
+  // Highlighted arcs are drawn on top.
   paths.sort((a, b) => Number(a.classList.contains("aw-sentence-on")) - Number(b.classList.contains("aw-sentence-on")));
   picture.replaceChildren(...paths);
 }

@@ -1,10 +1,13 @@
-/** What sentences depend on, read from one matrix: rows depend on columns. The twin of `links_of` in still/texts.py. */
+/**
+ * Dependences between sentences, read from a single matrix: rows depend on columns. The twin of `links_of` in
+ * still/texts.py.
+ */
 
-/** A dependence of a sentence on another one. */
+/** A dependence of a sentence on another sentence. */
 export interface Link {
   /** The sentence that depends. */
   query: number;
-  /** The one that it depends on. */
+  /** The sentence that it depends on. */
   key: number;
   value: number;
 }
@@ -45,7 +48,7 @@ export function strongest({ all, count, top }: Links, least: number): Link[] {
   return all.filter(({ value }) => Math.abs(value) >= least * top).slice(0, Math.min(MOST, BY_SENTENCE * count));
 }
 
-/** What a sentence depends on, and what depends on it; the strongest first. */
+/** The dependences of a sentence, and of other sentences on it; the strongest first. */
 export function around({ all }: Links, sentence: number): { on: Link[]; of: Link[] } {
   return {
     on: all.filter(({ query }) => query === sentence),

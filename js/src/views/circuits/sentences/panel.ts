@@ -1,4 +1,4 @@
-/** What a sentence depends on and what depends on it: bars with values, in two lists. */
+/** The sentences that a sentence depends on, and those that depend on it: bars with values, in two lists. */
 import { h, on, setChildren, setText, shortLabel } from "../../../dom.ts";
 import type { Link } from "./links.ts";
 
@@ -14,7 +14,7 @@ export interface PanelState {
   /** A value as text, with the digits that are certain. */
   text(link: Link): string;
   pinned: Link | null;
-  /** What is left out, such as neighbours. */
+  /** Words about omitted sentences, such as neighbours. */
   note: string;
 }
 

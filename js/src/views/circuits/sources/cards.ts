@@ -1,4 +1,4 @@
-/** Messages as cards in their order, with rows in place of those that are folded. */
+/** Messages as cards in their order; folded messages are a single row. */
 import { h, keyboard, on, setChildren, setFlag, setStyles } from "../../../dom.ts";
 import { plural } from "../../base/navigation.ts";
 import { decimal } from "../words.ts";
@@ -15,7 +15,7 @@ export interface CardActions {
   choose(part: number | null): void;
   /** Where copies of a picture are shown, a part is of a word. */
   hover(part: number | null, word?: number | null): void;
-  /** Go to another sentence or word of the answer. */
+  /** Move to another sentence or word of the answer. */
   step(by: number): void;
   /** Write the answer without the chosen part. */
   write(): void;

@@ -1,4 +1,4 @@
-/** Small copies of a picture, one for each word that rests on some part of it, all on one scale. */
+/** Small copies of a picture, one for each word that rests on some part of it, on a common scale. */
 import { colourAt, cssOf, heatMap } from "../../../colour.ts";
 import type { ViewContext } from "../../../context.ts";
 import { createWatch, h, keyboard, on, onResize, setChildren, setStyles } from "../../../dom.ts";
@@ -12,7 +12,7 @@ export interface CopyActions extends CardActions {
   pick(word: number | null, part: number | null): void;
 }
 
-/** What covers parts that nothing rests on, and how opaque it is; what parts are filled with; as in figures/parts/media.py. */
+/** Opacity of the veil over parts that nothing rests on, and of the colour of parts; as in figures/parts/media.py. */
 const [VEIL, FILL] = [0.5, 0.3];
 const VEILS = { light: "#fff", dark: "#111418" };
 /** px of a side from which a part has an edge, of an edge at most, and its share of a side. */
@@ -130,7 +130,7 @@ function under({ copies, picture }: Pictures, event: MouseEvent): { copy: Copy |
   return { copy, part: partAt(picture.shown.picture.boxes, partsOf(picture), x, y) };
 }
 
-/** Put a mark around a part; null: around none. */
+/** Draw a mark around a part; null: around none. */
 function mark({ picture }: Pictures, el: HTMLElement, part: number | null): void {
   const isShown = picture !== null && part !== null && partsOf(picture).includes(part);
   setStyles(el, { visibility: isShown ? "visible" : "hidden" });
@@ -139,7 +139,7 @@ function mark({ picture }: Pictures, el: HTMLElement, part: number | null): void
   setStyles(el, { top: `${top}%`, left: `${left}%`, height: `${bottom - top}%`, width: `${right - left}%` });
 }
 
-/** Make the copies of what is shown, and say what each rests on. */
+/** Write below each copy the parts that its word rests on. */
 function write(state: Pictures): void {
   const picture = state.picture as Picture;
   const { shown, word, sentence } = picture;
@@ -199,7 +199,7 @@ function paintAll(state: Pictures): void {
   }
 }
 
-/** Draw the picture beneath a veil, which lifts from a part as far as something rests on it, with an edge in its colour. */
+/** Draw the picture beneath a veil, which is lighter over parts that a word rests on, with an edge in their colour. */
 function paint(
   { picture, image }: Pictures,
   canvas: HTMLCanvasElement,

@@ -1,4 +1,4 @@
-/** What a SourcesView shows: parts of a text or a picture, sentences and words of an answer, and nats. */
+/** The data of a SourcesView: parts of a text or a picture, sentences and words of an answer, and nats. */
 import { colourAt, cssOf, heatMap, inkOn, type Theme } from "../../../colour.ts";
 import { setStyles } from "../../../dom.ts";
 import type { ViewOptions } from "../../../wire/viewState.ts";
@@ -30,7 +30,7 @@ export type Box = readonly [number, number, number, number];
 export interface PictureParts {
   /** Rows and columns of pixels. */
   size: [number, number];
-  /** Where each part lies. */
+  /** The box of each part. */
   boxes: Box[];
   /** The parts of each view of the picture, which do not overlap. */
   views: number[][];
@@ -38,7 +38,10 @@ export interface PictureParts {
   prompt: string;
   /** The words that rest on a part. */
   strong: number[];
-  /** Nats that each word loses without any part, at most and without all; and what the text gives it. */
+  /**
+   * Nats that each word loses without any single part, at most, and without all parts; and the nats that the text gives
+   * it.
+   */
   most: number[];
   whole: number[];
   text: number[];
@@ -51,19 +54,19 @@ export interface PictureParts {
 /** The twin of `described` in attnwidgets/views/circuits/sources_shown.py. */
 export interface ShownSources {
   unit: string;
-  /** What happens to a part while the model writes: "hidden". */
+  /** The treatment of a removed part while the model writes: "hidden". */
   removal: string;
   picture?: PictureParts;
   parts: Part[];
   answer: Sentence[];
-  /** The largest size of a number: the end of the one scale. */
+  /** The largest size of a number: the end of the common scale. */
   top: number;
   weak: number;
   cover: string;
 }
 
 export interface SourcesOptions extends ViewOptions {
-  /** The beginning of a question, "Which message does", and what the numbers are. */
+  /** The beginning of a question, "Which message does", and the meaning of the numbers. */
   asks: string;
   measures: string;
   sentence: number;
@@ -72,10 +75,10 @@ export interface SourcesOptions extends ViewOptions {
   part: number | null;
   /** Whether parts are of a picture. */
   isPicture: boolean;
-  /** The names of the views of the picture, and the number of the one that is shown. */
+  /** The names of the views of the picture, and the index of the shown view. */
   views: string[];
   view: number;
-  /** Whether a model is there that can write the answer again. */
+  /** Whether a model is available that can write the answer again. */
   writes: boolean;
   /** The parts without which it was written. */
   written: number[];
@@ -84,15 +87,15 @@ export interface SourcesOptions extends ViewOptions {
 /** A card, or a run of cards that is folded: [first, after the last). */
 export type Row = number | readonly [number, number];
 
-/** What is drawn at once. */
+/** The data of a drawing. */
 export interface Picture {
   shown: ShownSources;
   sentence: number;
   word: number | null;
-  /** The chosen part, and the one that is meant if none is chosen. */
+  /** The chosen part, and the default part if none is chosen. */
   part: number | null;
   meant: number | null;
-  /** The nats of each part, of what is chosen in the answer. */
+  /** The nats of each part for the chosen part of the answer. */
   values: readonly number[];
   /** Of each word [word][part], where they are drawn as well. */
   rows: readonly (readonly number[])[];
@@ -109,7 +112,7 @@ export function named({ unit, parts }: ShownSources, part: number): string {
   return name ? `${unit} ${name}` : role;
 }
 
-/** Cards and folded runs in their order; the answer's own words come only where there are some. */
+/** Cards and folded runs in their order; the answer's earlier words appear only if there are any. */
 export function rowsOf(parts: readonly Part[], sentence: Sentence, opened: ReadonlySet<number>, first: boolean): Row[] {
   const rows: Row[] = [];
   const open = new Set(sentence.unfolded);
@@ -120,7 +123,7 @@ export function rowsOf(parts: readonly Part[], sentence: Sentence, opened: Reado
     else if (Array.isArray(last)) rows[rows.length - 1] = [last[0], at + 1];
     else rows.push([at, at + 1]);
   }
-  // A row that says "1 message" takes the room of the message.
+  // A row "1 message" would take the room of the message.
   return rows.map((row) => (Array.isArray(row) && row[1] - row[0] === 1 ? row[0] : row));
 }
 
@@ -138,7 +141,7 @@ export function largestOf(values: readonly number[], parts: readonly number[]): 
   return best;
 }
 
-/** The part of a picture at a place, in shares of its sides; null: there is none. */
+/** The part of a picture at a position, in shares of its sides; null: there is none. */
 export function partAt(boxes: readonly Box[], parts: readonly number[], x: number, y: number): number | null {
   const at = parts.find((part) => {
     const [top, left, bottom, right] = boxes[part] as Box;
@@ -150,14 +153,14 @@ export function partAt(boxes: readonly Box[], parts: readonly number[], x: numbe
 /** px of a copy of a picture: at least, at most, and between two; and of its height at most. */
 const [LEAST, MOST, GAP, TALLEST] = [150, 280, 12, 300];
 
-/** The width of copies of a picture, as large as they can be in one row, or in rows of small ones. */
+/** The width of copies of a picture, as large as fits in a single row, or in rows of small copies. */
 export function widthOfCopies(count: number, room: number, ratio: number): number {
   const columns = Math.max(1, Math.min(count, Math.floor((room + GAP) / (LEAST + GAP))));
   const most = count === 1 ? TALLEST : MOST;
   return Math.floor(Math.min(most, TALLEST / ratio, (room - GAP * (columns - 1)) / columns));
 }
 
-/** Words with the text between them; words that the text lacks stand as they are. */
+/** Words with the text between them; words that the text lacks are unchanged. */
 export function pieces(text: string, words: readonly string[]): [before: string, word: string][] {
   let at = 0;
   return words.map((word, i) => {
@@ -169,7 +172,7 @@ export function pieces(text: string, words: readonly string[]): [before: string,
   });
 }
 
-/** Colour an element by a number on the one scale; what is near zero stays as the page. */
+/** Colour an element by a number on the common scale; numbers near zero leave the page's colour. */
 export function shade(el: HTMLElement, value: number, { top, theme }: Picture): void {
   const share = top > 0 ? value / top : 0;
   const colour = colourAt(heatMap(true, theme), 0.5 + share / 2);

@@ -10,13 +10,13 @@ const TOPIC = "written_without";
 /** The twin of `_answer_written` in attnwidgets/views/circuits/sources_view.py. */
 interface Written {
   text: string;
-  /** What it writes with nothing hidden. */
+  /** The model's text with nothing hidden. */
   plain: string;
 }
 
 export interface WrittenAnswer {
   element: HTMLElement;
-  /** Request what the model writes without the part that is meant. */
+  /** Request the model's text without the current part. */
   request(): void;
   draw(picture: Picture): void;
 }
@@ -48,12 +48,12 @@ export function createWritten(
       const at = chosen ?? meant;
       part = at !== null && shown.parts[at]?.kind !== "answer" ? at : null;
       const isThere = part !== null && (written.includes(part) || requested.has(part));
-      const place = { part };
-      const answer = isThere ? answers.get<Written>(TOPIC, place, isPage)?.meta : undefined;
+      const args = { part };
+      const answer = isThere ? answers.get<Written>(TOPIC, args, isPage)?.meta : undefined;
       const isAwaited = isThere && !answer && !isPage;
       assign(element, { hidden: part === null || (!answer && (isPage || !writes)) });
       assign(button, { hidden: isThere });
-      progress.show(isAwaited ? missingAnswer(answers, TOPIC, place, "answer") : null);
+      progress.show(isAwaited ? missingAnswer(answers, TOPIC, args, "answer") : null);
       if (part === null) return;
       const name = named(shown, part);
       setText(button, `Without ${name} it would have said …`);

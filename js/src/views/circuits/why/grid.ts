@@ -1,4 +1,4 @@
-/** A score by groups of components: rows ask, columns offer, sums at the margins. */
+/** A score by groups of components: rows are parts of the query, columns parts of the key, sums are at the margins. */
 import { setAttributes, svg } from "../../charts/svg.ts";
 import { decimal } from "../words.ts";
 

@@ -1,11 +1,11 @@
-/** What a query asks for and what a key offers: two lists of parts with their shares, and lines for their pairs. */
+/** The parts of a query and of a key: two lists with shares, and lines for pairs of parts. */
 import { h, on, setChildren, setFlag, setSizes, setStyles, walkList } from "../../../dom.ts";
 import { setAttributes, svg } from "../../charts/svg.ts";
 import { decimal } from "../words.ts";
 import { type Line, linesOf, type ShownWhy, type WhyRow } from "./why.ts";
 
 export type Side = "asks" | "offers";
-/** A row of one of the lists. */
+/** A row of a list. */
 export interface At {
   side: Side;
   row: number;
@@ -24,7 +24,7 @@ export interface Lists {
 }
 
 const ROW = 24;
-/** Narrower than this, the lists stand below each other, without lines. */
+/** Below this width, the lists are below each other, without lines. */
 const NARROW = 380;
 /** Largest share of the width between the lists, and its sizes in px. */
 const [BETWEEN, CLOSEST, WIDEST] = [0.25, 40, 150];
@@ -34,7 +34,7 @@ const [BAR, SHORTEST, LONGEST] = [0.1, 24, 72];
 const [LETTER, VALUE] = [6.4, 60];
 const within = (least: number, size: number, most: number): number => Math.max(least, Math.min(most, Math.round(size)));
 
-/** What is between the lists and the longest bar, in px: names come first. */
+/** Width in px between the lists and of the longest bar: names come first. */
 function sizesOf(width: number, letters: number): { between: number; bar: number } {
   const [names, most] = [LETTER * letters, within(SHORTEST, BAR * width, LONGEST)];
   if (width < NARROW) return { between: 0, bar: most };

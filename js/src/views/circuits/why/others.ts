@@ -1,4 +1,4 @@
-/** Other texts: tokens that the query would look at in the place of the key, and those that would look at the key. */
+/** Other texts: tokens that the query would look at in place of the key, and tokens that would look at the key. */
 import type { ViewContext } from "../../../context.ts";
 import { assign, h, on, setChildren, setText } from "../../../dom.ts";
 import type { Answers } from "../../../wire/answers.ts";
@@ -12,7 +12,10 @@ export interface ShownOthers {
   said: [string, boolean][];
   more: string;
   warning: string;
-  /** Tokens that the query would look at, and those that would look at the key; `cell` says the number of this cell. */
+  /**
+   * Tokens that the query would look at, and those that would look at the key; `cell` is the number of this cell, in
+   * words.
+   */
   lists: { title: string; cell: string; isSigned: boolean; tokens: OtherToken[] }[];
 }
 
@@ -26,20 +29,22 @@ interface OtherToken {
 /** Whether other texts are compared, can be on request, or cannot: `state_of_others` in why_others.py. */
 export type OthersState = "shown" | "offered" | "";
 
-type Place = Record<string, unknown>;
+type WhyArgs = Record<string, unknown>;
 
 export interface Others {
   /** The button or the progress, below the sentence. */
   offer: HTMLElement;
   /** The lists. */
   element: HTMLElement;
-  /** What is shown of a cell, once it is here. */
-  show(place: Place, state: OthersState): ShownOthers | null;
+  /** The other texts of a cell, once they arrive. */
+  show(args: WhyArgs, state: OthersState): ShownOthers | null;
 }
 
 const TOPIC = "in_other_texts";
 
-/** `compare` is called when the reader wants other texts, `isPage` is whether nobody computes what is not there. */
+/**
+ * `compare` is called when the reader requests other texts; `isPage` is true where no kernel computes missing answers.
+ */
 export function createOthers(
   ctx: ViewContext,
   signal: AbortSignal,
@@ -54,12 +59,12 @@ export function createOthers(
   );
   const progress = createProgress(signal);
   const offer = h("div.why-offer.inline", { hidden: "" }, button, progress.element);
-  let place: Place = {};
+  let args: WhyArgs = {};
   let drawn: ShownOthers | null = null;
   const copy: CopyButton = createCopyButton(
     ctx,
     signal,
-    () => (drawn ? { of: TOPIC, ...place } : null),
+    () => (drawn ? { of: TOPIC, ...args } : null),
     "Copy comparison as Python",
     "Copy the Python that returns the share of these tokens that the key is above",
   );
@@ -72,12 +77,12 @@ export function createOthers(
     offer,
     element,
     show(now, state) {
-      place = now;
-      const shown = state === "shown" ? (answers.get<ShownOthers>(TOPIC, place, isPage)?.meta ?? null) : null;
+      args = now;
+      const shown = state === "shown" ? (answers.get<ShownOthers>(TOPIC, args, isPage)?.meta ?? null) : null;
       const isAwaited = state === "shown" && !shown && !isPage;
       assign(offer, { hidden: isPage || !(isAwaited || state === "offered") });
       assign(button, { hidden: isAwaited });
-      progress.show(isAwaited ? missingAnswer(answers, TOPIC, place, "comparison with other texts") : null);
+      progress.show(isAwaited ? missingAnswer(answers, TOPIC, args, "comparison with other texts") : null);
       assign(element, { hidden: !shown });
       if (drawn !== shown) {
         drawn = shown;

@@ -1,15 +1,15 @@
-/** What a WhyView shows: the twin of `described` in attnwidgets/views/circuits/why_words.py. */
+/** The data of a WhyView: the twin of `described` in attnwidgets/views/circuits/why_words.py. */
 
 /** A part of the query's state, or of the key's. */
 export interface WhyRow {
   name: string;
   /** Its share of the score. */
   value: number;
-  /** "rest": all parts without a row; "constant": biases and shifts of norms; "error": what an SAE lacks. */
+  /** "rest": all parts without a row; "constant": biases and shifts of norms; "error": the error of an SAE. */
   kind: "part" | "rest" | "constant" | "error";
-  /** What the head that wrote it mostly read, or "". */
+  /** The token that the writing head mostly read, or "". */
   read: string;
-  /** The first token of a part that is tokens, and the one after the last. */
+  /** For a part of tokens: the first, and the index after the last. */
   tokens: [number, number] | null;
   /** Layer and head of a part that a head wrote. */
   head: [number, number] | null;
@@ -26,7 +26,7 @@ export interface WhyRemoval {
   after: number;
   /** The mean without the same number of others, drawn at random. */
   random: number;
-  /** What the shares predict, where that is something else. */
+  /** The change that the shares predict, where it differs. */
   predicted: number | null;
 }
 
@@ -88,6 +88,6 @@ export function largestOf(
   return all.sort((a, b) => Math.abs(b.value) - Math.abs(a.value)).slice(0, count);
 }
 
-/** The number of decimals by which changes of a weight are told apart; the twin of `decimals` in why_words.py. */
+/** The number of decimals that distinguish changes of a weight; the twin of `decimals` in why_words.py. */
 export const decimalsOf = (weight: number): number =>
   weight > 0 ? Math.max(2, Math.min(5, 1 - Math.floor(Math.log10(weight)))) : 2;

@@ -1,6 +1,6 @@
 /**
- * Tokens at both ends, layers up the left side, and two canvases between: the front one for the followed token. Of a
- * long text a part is in sight, around the followed token.
+ * Tokens at both ends, layers up the left side, and two canvases between: the front canvas for the followed token. A
+ * long text is shown in part, around the followed token.
  */
 
 import { assign, density, h, on, setFlag, setSizes, setStyles } from "../../../dom.ts";
@@ -14,7 +14,7 @@ import { BARS, type Grid } from "./paint.ts";
 const [NARROWEST, WIDEST] = [14, 110];
 /** px: the largest distance between layers, and room for labels. */
 const [HIGHEST, MOST_LABEL] = [56, 72];
-/** px of a label that lies flat, and of what lies between the parts. */
+/** px of a flat label, and of the gaps between the parts. */
 const [FLAT, LABEL, GAPS] = [18, 14, 8];
 /** The largest side of a canvas, in dots, that browsers draw. */
 const MOST_DOTS = 16000;
@@ -50,7 +50,7 @@ export interface Figure {
   cells(): Cells;
   /** Scroll a token into view. */
   reach(token: number): void;
-  /** The first token in sight, and the first after them. */
+  /** The first visible token, and the first after the visible tokens. */
   window(): [start: number, stop: number];
 }
 
@@ -65,7 +65,7 @@ interface FlowFigureState {
   readonly bottom: AxisLabels;
   readonly figure: HTMLDivElement;
   readonly element: HTMLDivElement;
-  /** What the sizes and labels were computed for. */
+  /** The input of the current sizes and labels. */
   laidOut: string;
   /** The number of levels and of tokens. */
   levels: number;
@@ -73,12 +73,12 @@ interface FlowFigureState {
   /** px between levels, and of a token. */
   gap: number;
   across: number;
-  /** Scroll position in px: kept, since reading it forces layout. */
+  /** Scroll position in px: cached, since reading it forces layout. */
   scrolledTo: number;
   readonly grid: { cell: number; x: (token: number) => number; y: (level: number) => number };
 }
 
-/** `scrolled` is called when other tokens come into sight. */
+/** `scrolled` is called when other tokens become visible. */
 export function createFigure(signal: AbortSignal, scrolled: () => void): Figure {
   const [base, front] = [h("canvas.flow-base"), h("canvas.flow-front")];
   const role = { tabindex: "0", role: "application", "aria-roledescription": "graph of tokens by layers" };
@@ -137,7 +137,7 @@ export function createFigure(signal: AbortSignal, scrolled: () => void): Figure 
   };
 }
 
-/** Hide the names beneath a highlighted one. */
+/** Hide the names beneath a highlighted name. */
 function clear(side: HTMLElement): void {
   const all = [...side.children] as HTMLElement[];
   const over = all.filter((label) => label.matches(".aw-lab-over:not([hidden])"));
@@ -164,7 +164,7 @@ function layout(state: FlowFigureState, names: readonly string[], axis: Axis, wi
     const cell = Math.max(Math.min(NARROWEST, MOST_DOTS / state.tokens), Math.min(WIDEST, wide / state.tokens));
     return cell > 12 ? Math.floor(cell) : cell;
   };
-  // Labels that do not lie flat rise beyond the last token.
+  // Labels that are not flat extend beyond the last token.
   let cell = fitted(state.across);
   const long = labelRoom(axis.labels, cell, font, MOST_LABEL);
   const isFlat = long <= cell + 2;

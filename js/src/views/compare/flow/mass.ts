@@ -1,6 +1,6 @@
 /** The mass of a token, followed down through the layers, and the edges that carry it. */
 
-/** One layer: [query, key] row by row, every row summing to one. */
+/** A layer: [query, key] row by row, every row summing to one. */
 export interface Step {
   rows: Float32Array;
   count: number;
@@ -8,7 +8,7 @@ export interface Step {
   tops: Float32Array;
 }
 
-/** One edge, from a token after a layer to one before it; `level` counts layers from the input up. */
+/** An edge, from a token after a layer to a token before it; `level` counts layers from the input up. */
 export interface Edge {
   level: number;
   query: number;
@@ -67,7 +67,7 @@ export function everyEdge(steps: readonly Step[], least: number, budget: number)
   return strongest(edges, budget, total, []);
 }
 
-/** The same for one token after `level` layers: what reaches it from below, as shares of its own mass. */
+/** The same for a single token after `level` layers: the mass that reaches it from below, as shares of its mass. */
 export function flowOf(steps: readonly Step[], level: number, token: number, least: number, budget: number): Flow {
   const count = steps[0]?.count ?? 0;
   const edges: Edge[] = [];
@@ -114,12 +114,12 @@ function strongest(edges: Edge[], budget: number, total: number, masses: Float64
 }
 
 /** The threshold for a slider position from 0 to 1: 0.2 % to 50 %, on a logarithmic scale. */
-export function leastAt(place: number): number {
-  const value = 0.002 * 250 ** place;
+export function leastAt(position: number): number {
+  const value = 0.002 * 250 ** position;
   return Number(value.toPrecision(2));
 }
 
 /** The slider position for a threshold. */
-export function placeOf(least: number): number {
+export function positionOf(least: number): number {
   return Math.log(least / 0.002) / Math.log(250);
 }

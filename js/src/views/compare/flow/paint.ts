@@ -9,7 +9,7 @@ import type { Edge } from "./mass.ts";
 export const BARS = 34;
 /** Height in px of the bar of a special token. */
 const APART = 6;
-/** Width in px of a token from which the bar of a special one has its number. */
+/** Width in px of a token from which the bar of a special token has its number. */
 const NUMBERED = 34;
 /** Shades of edges, from faint to full. */
 const SHADES = 8;
@@ -48,7 +48,7 @@ export function erased(canvas: HTMLCanvasElement): CanvasRenderingContext2D | nu
   return pen;
 }
 
-/** Edges, one stroke per shade and kind; `apart` says which tokens are special. */
+/** Edges, a stroke per shade and kind; `apart` marks the special tokens. */
 export function drawEdges(
   pen: CanvasRenderingContext2D,
   { x, y, cell }: Grid,
@@ -95,8 +95,8 @@ export function drawDots(
 }
 
 /**
- * Bars for the share of every input token in the followed token; those of special tokens lie, outside the scale of the
- * others, and are full at 100 %.
+ * Bars for the share of every input token in the followed token; bars of special tokens are horizontal, outside the
+ * scale of the others, and are full at 100 %.
  */
 export function drawBars(
   pen: CanvasRenderingContext2D,
@@ -110,7 +110,7 @@ export function drawBars(
   const room = y(-0.5) + BARS - from - 4;
   const wide = cell * 0.7;
   const isNumbered = cell >= NUMBERED && apart.some(Boolean);
-  // Setting the font of a canvas on the page makes the page compute its styles.
+  // Setting the font of a canvas on the page forces the page to compute its styles.
   if (isNumbered) pen.font = inks.font;
   pen.textAlign = "center";
   masses.forEach((mass, token) => {

@@ -6,7 +6,7 @@ import type { Flow } from "./mass.ts";
 
 export const KEYS = "Arrows move to another token and layer, Enter pins it, Escape unpins.";
 
-/** Shares below this are not told apart. */
+/** Shares below this count as equal. */
 const LEAST = 1e-4;
 
 type Named = (index: number) => string;
@@ -14,16 +14,16 @@ type Named = (index: number) => string;
 export const percent = (share: number): string =>
   share > 0 && share < LEAST ? "< 0.01 %" : `${Number((100 * share).toPrecision(2))} %`;
 
-export const counted = (count: number, what: string): string => `${count} ${what}${count === 1 ? "" : "s"}`;
+export const counted = (count: number, noun: string): string => `${count} ${noun}${count === 1 ? "" : "s"}`;
 
 /** How many edges are drawn, of how many, and which share they carry. */
-export function countWords({ edges, count: found, share }: Flow, least: number): string {
+export function countWords({ edges, count: total, share }: Flow, least: number): string {
   const drawn = edges.length;
-  const cut = found > drawn ? `the ${drawn} strongest of ${found} edges` : counted(drawn, "edge");
+  const cut = total > drawn ? `the ${drawn} strongest of ${total} edges` : counted(drawn, "edge");
   return `${cut} of at least ${percent(least)}: ≈ ${percent(share)} of the mass is shown`;
 }
 
-/** What a window of the tokens leaves out, and the share of the followed token that lies there. */
+/** The tokens outside a window, and the share of the followed token that comes from them. */
 export function outsideWords(
   [start, stop]: readonly [number, number],
   masses: ArrayLike<number>,
@@ -39,7 +39,7 @@ export function outsideWords(
   return [words(0, start, "earlier"), words(stop, count, "later")];
 }
 
-/** `masses`: the shares of the input tokens in the token, of which the one with number `first` is named first. */
+/** `masses`: the shares of the input tokens in the token; the token with number `first` comes first. */
 export function originWords(
   { level, token }: Spot,
   masses: ArrayLike<number>,

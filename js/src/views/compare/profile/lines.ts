@@ -10,28 +10,28 @@ import {
   drawAxes,
   drawLine,
   drawUpright,
+  indexAt,
   type LineEnd,
   labelLines,
   labelRoom,
   labelsAreBeside,
   lookOf,
-  placeAt,
   rangeOf,
 } from "../../charts/lineChart.ts";
 import { svg } from "../../charts/svg.ts";
 import { peak } from "../../text/rowValues.ts";
 import type { Profile } from "./sources.ts";
 
-/** px: the lowest chart, one name below it, and its margins. */
+/** px: the lowest chart, a line of the legend below it, and its margins. */
 const [LOWEST, LEGEND_LINE, MARGINS] = [120, 18, 8];
 
 export interface Lines extends Pick<Figure, "element" | "plot"> {
-  /** Draw values [line][layer] in a box of `width` by `height` px; `own`: each line has its own scale. */
-  draw(profile: Profile, values: readonly number[][], own: boolean, width: number, height: number): void;
+  /** Draw values [line][layer] in a box of `width` by `height` px; `ownScale`: each line has a separate scale. */
+  draw(profile: Profile, values: readonly number[][], ownScale: boolean, width: number, height: number): void;
   /** Mark the selected and the hovered layer, and write the values at the latter, or else the former, with its name. */
   mark(now: number, hovered: number): void;
   /** Index of the layer under the pointer, or -1. */
-  placeAt(event: MouseEvent): number;
+  layerAt(event: MouseEvent): number;
 }
 
 export function createLines(ctx: ViewContext): Lines {
@@ -45,11 +45,11 @@ export function createLines(ctx: ViewContext): Lines {
   return {
     element,
     plot,
-    draw({ names: named, remarks, layers, beside }, values, own, width, height) {
+    draw({ names: named, remarks, layers, beside }, values, ownScale, width, height) {
       const labels = [...named, ...beside.map(([name]) => name)];
       names = layers.map((layer) => ctx.layerName(layer));
       [lines, count] = [[...values, ...beside.map(([, line]) => line.map((value) => value ?? NaN))], layers.length];
-      const drawn = own ? lines.map((line) => line.map((value) => value / (peak(line) || 1))) : lines;
+      const drawn = ownScale ? lines.map((line) => line.map((value) => value / (peak(line) || 1))) : lines;
       const [low, high] = rangeOf(drawn.flat());
       const room = labelRoom(
         width,
@@ -58,7 +58,7 @@ export function createLines(ctx: ViewContext): Lines {
       );
       const below = labelsAreBeside(width) ? 0 : labels.length * LEGEND_LINE;
       const tall = Math.max(LOWEST, height - below - MARGINS);
-      const axis = chartOf(width, room, count, low, own ? 1 : high, tall);
+      const axis = chartOf(width, room, count, low, ownScale ? 1 : high, tall);
       chart = axis;
       const ends = drawn.map((line, i): LineEnd => {
         const last = Math.max(0, line.findLastIndex(Number.isFinite));
@@ -84,7 +84,7 @@ export function createLines(ctx: ViewContext): Lines {
       if (hovered >= 0 && hovered !== now) shown.push(drawUpright(chart, hovered, "aw-layer-over"));
       marks.replaceChildren(...shown);
       const at = hovered >= 0 ? hovered : now;
-      // Nothing but the last value belongs to the end of a line.
+      // Only the last value is labelled at the end of a line.
       const where = names[at] && at < count - 1 ? ` in layer ${names[at]}` : "";
       for (const [i, line] of lines.entries()) {
         const number = legend.children[i]?.querySelector("b");
@@ -92,6 +92,6 @@ export function createLines(ctx: ViewContext): Lines {
         if (number) setText(number, Number.isFinite(value) ? printed(value, true) + where : "–");
       }
     },
-    placeAt: (event) => (chart ? placeAt(event, picture, chart, count) : -1),
+    layerAt: (event) => (chart ? indexAt(event, picture, chart, count) : -1),
   };
 }

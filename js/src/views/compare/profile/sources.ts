@@ -1,11 +1,11 @@
-/** The chosen sources: one, several together, or the strongest; and their values by layer. */
+/** The chosen sources: a single source, several together, or the strongest; and their values by layer. */
 
 import type { ViewContext } from "../../../context.ts";
 import { toggled } from "../../../selection.ts";
 import type { Cell } from "../../../wire/wire.ts";
 import { currentElement, type ExplanationRows } from "../rows.ts";
 
-/** What `LayerProfile._profile` returns in addition to the values. */
+/** The answer of `LayerProfile._profile`, without the values. */
 export interface Profile {
   names: string[];
   remarks: string[];
@@ -23,13 +23,13 @@ export interface Profile {
 }
 
 export interface Sources {
-  /** Sources chosen together: those of the pinned cells, or at first the marked ones. */
+  /** Sources chosen together: those of the pinned cells, or at first the marked sources. */
   together(): number[];
   /** Whether the reader chose none. */
   isStrongest(): boolean;
   /** The pinned source or the cues; none if the reader chose none. */
   chosen(): number[];
-  /** The hovered source, the pinned one, the cues, or the strongest one. */
+  /** The hovered source, the pinned source, the cues, or the strongest source. */
   keys(): number[];
   /** The sums over some sources [line][layer]. Hidden values do not count; if all are hidden, the sum is NaN. */
   sums(some: readonly number[]): number[][];
@@ -48,7 +48,7 @@ export function createSources(ctx: ViewContext, explanations: ExplanationRows<Pr
   const query = (): number => explanations.meta?.query ?? -1;
   const pinned = (): number => ctx.cell("pinned")?.key ?? -1;
   const together = (): number[] => {
-    // Those of the row that is read. A comparison's own rows are not tokens: queries are compared as they were pinned.
+    // The sources of the read row. The rows of a comparison are not tokens: queries are compared as they were pinned.
     const [last, unit] = [selection.get("pinned"), ctx.source().unit];
     const here = selection.get("pins").filter((cell) => {
       return cell.key >= 0 && cell.unit === unit && cell.query === last?.query;

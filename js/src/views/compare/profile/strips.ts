@@ -1,5 +1,5 @@
 /**
- * The text from which sources are chosen, coloured by one line in one layer; above it, the text from which the query is
+ * The text from which sources are chosen, coloured by a line in a layer; above it, the text from which the query is
  * chosen.
  */
 
@@ -21,7 +21,7 @@ export interface ProfileStrips {
   /** Build the strips if they differ from those on the page. */
   build(profile: Profile): void;
   /** Colour by the first line in the layer with this index, whose values are `row`, and mark the chosen sources. */
-  paint(profile: Profile, row: Float32Array, place: number, some: readonly number[]): void;
+  paint(profile: Profile, row: Float32Array, position: number, some: readonly number[]): void;
 }
 
 export function createProfileStrips(
@@ -60,7 +60,7 @@ export function createProfileStrips(
       const boxes = [...(targets ? [targets.box] : []), sources.box];
       setChildren(element, ...boxes.map((box) => h("div.profile-text", box)));
     },
-    paint({ names, layers, query }, row, place, some) {
+    paint({ names, layers, query }, row, position, some) {
       if (!sources) return;
       const { box, underlay, mark } = sources;
       const { palette, scale } = filtersOf(ctx);
@@ -73,7 +73,7 @@ export function createProfileStrips(
       mark("aw-key", some.length === 1 ? (some[0] ?? -1) : -1);
       const caption = box.querySelector(".aw-strip-name");
       if (caption)
-        setText(caption, `${SOURCES}, coloured by ${names[0]} in layer ${ctx.layerName(layers[place] ?? 0)}`);
+        setText(caption, `${SOURCES}, coloured by ${names[0]} in layer ${ctx.layerName(layers[position] ?? 0)}`);
       targets?.mark("aw-query", query ?? -1);
       sources.choose([], some.length > 1 ? some : [], ctx.span("key"));
       targets?.choose([], [], ctx.span("key")); // the same text

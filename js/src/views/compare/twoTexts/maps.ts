@@ -1,6 +1,6 @@
 /** The maps of both texts side by side over the same columns, and their difference. */
 
-import { colourAt, heatMap, place, SCALE, type Theme } from "../../../colour.ts";
+import { colourAt, heatMap, SCALE, scalePosition, type Theme } from "../../../colour.ts";
 import {
   density,
   h,
@@ -44,7 +44,10 @@ export interface MapsPicture {
   mark(query: number, key: number): void;
 }
 
-/** px: the room of the queries' and of the keys' names, the least side of a cell that has one, the gap between maps and their headings. */
+/**
+ * px: the room of the queries' and of the keys' names, the least side of a cell with a name, the gap between maps and
+ * their headings.
+ */
 const [NAMES, OVER, NAMED, GAP, HEADING] = [76, 64, 12, 12, 20];
 
 /** Its elements, and the state that they show. */
@@ -60,7 +63,7 @@ interface MapsState {
   }[];
   readonly names: HTMLDivElement;
   readonly element: HTMLDivElement;
-  /** What is drawn; null: nothing yet. */
+  /** The drawn maps; null before the first. */
   shown: ShownMaps | null;
   /** The rows and columns that are drawn, of those that are aligned. */
   rows: number[];
@@ -131,7 +134,7 @@ export function createMaps(signal: AbortSignal, events: MapsEvents): MapsPicture
 }
 
 /** Columns that are drawn, as numbers within the matrices. */
-function kept({ special }: Columns, first: number, count: number, leavesOut: boolean): number[] {
+function shownElements({ special }: Columns, first: number, count: number, leavesOut: boolean): number[] {
   const all = Array.from({ length: count }, (_, i) => i);
   const content = all.filter((i) => !special[first + i]);
   return leavesOut && content.length > 0 ? content : all;
@@ -148,8 +151,8 @@ function draw(state: MapsState, now: ShownMaps): void {
   const { sides, element, size } = state;
   state.shown = now;
   if (size.width <= 0) return;
-  state.rows = kept(now.queries, now.first[0], now.shape[0], now.leavesOut);
-  state.cols = kept(now.keys, now.first[1], now.shape[1], now.leavesOut);
+  state.rows = shownElements(now.queries, now.first[0], now.shape[0], now.leavesOut);
+  state.cols = shownElements(now.keys, now.first[1], now.shape[1], now.leavesOut);
   const roomy = size.width >= 560 && (size.height - HEADING) / state.rows.length >= NAMED;
   const left = roomy ? NAMES : 0;
   const wide = (size.width - left - 2 * GAP - (left ? GAP : 0)) / 3;
@@ -204,7 +207,7 @@ function paint(
     cols.forEach((col, c) => {
       const value = values[row * now.shape[1] + col] ?? 0;
       if (!value || !top) return;
-      const at = signed ? place(value / top, [-1, 1], mode) : place(value / top, [0, 1], mode);
+      const at = signed ? scalePosition(value / top, [-1, 1], mode) : scalePosition(value / top, [0, 1], mode);
       pen.fillStyle = `rgb(${colourAt(map, at).join(" ")})`;
       const [x, y] = [Math.floor(c * wide), Math.floor(r * high)];
       pen.fillRect(x, y, Math.ceil((c + 1) * wide) - x, Math.ceil((r + 1) * high) - y);
@@ -216,8 +219,8 @@ function paint(
   pen.setLineDash([3 * density(), 3 * density()]);
   const edge = (columns: Columns, first: number, drawn: readonly number[], line: (at: number) => void): void => {
     for (let i = 0; i <= drawn.length; i += 1) {
-      const [before, after] = [drawn[i - 1], drawn[i]].map((one) =>
-        one === undefined ? 1 : (columns.same[first + one] ?? 1),
+      const [before, after] = [drawn[i - 1], drawn[i]].map((element) =>
+        element === undefined ? 1 : (columns.same[first + element] ?? 1),
       );
       if (before !== after) line(i);
     }

@@ -13,7 +13,7 @@ export interface Outcomes {
   rows: [id: number, label: string, first: number, second: number][];
   /** Why their probabilities are not compared, or "". */
   reason: string;
-  /** What both are explained for, if the reader chose nothing else. */
+  /** The target that both texts are explained for, unless the reader chose another. */
   target: number | null;
 }
 
@@ -28,7 +28,7 @@ const MOST = 7;
 
 const bare = (label: string): string => shortLabel(label.replace(/^[␣▁]/, "") || label, 20);
 
-/** The chips of one text. */
+/** The chips of a text. */
 export function createChips(
   ctx: ViewContext,
   signal: AbortSignal,
@@ -96,7 +96,7 @@ export function createBars(): {
       const shown = rows.slice(0, MOST);
       const isNumber = chips[0][0]?.[2] === null;
       const words = (value: number): string => (isNumber ? printed(value, true) : percent(value));
-      const top = Math.max(...shown.flatMap(([, , one, two]) => [one, two]), 1e-9);
+      const top = Math.max(...shown.flatMap(([, , first, second]) => [first, second]), 1e-9);
       const bar = (share: number, side: string): HTMLElement => {
         const el = h("i", { "data-side": side });
         setStyles(el, { width: `${((100 * share) / top).toFixed(1)}%` });
@@ -105,14 +105,14 @@ export function createBars(): {
       setChildren(
         grid,
         ...(shown.length > 0 ? [h("span"), h("span"), h("b", names[0]), h("b.dim", names[1])] : []),
-        ...shown.flatMap(([id, label, one, two]) => {
+        ...shown.flatMap(([id, label, first, second]) => {
           const name = h("span.two-outcome.clip", h("bdi", bare(label)));
           setFlag(name, "data-chosen", chosen.includes(id));
           return [
             name,
-            h("span.two-pair", ...(isNumber ? [] : [bar(one, "first"), bar(two, "second")])),
-            h("span", words(one)),
-            h("span.dim", words(two)),
+            h("span.two-pair", ...(isNumber ? [] : [bar(first, "first"), bar(second, "second")])),
+            h("span", words(first)),
+            h("span.dim", words(second)),
           ];
         }),
       );

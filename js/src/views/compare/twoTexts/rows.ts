@@ -1,6 +1,6 @@
 /**
- * Two rows of cells over aligned columns, and the bars of their difference below: what stands in one place of both texts
- * stands in one column, and the columns in which they differ are framed. Of long texts only what is in sight is drawn.
+ * Two rows of cells over aligned columns, and the bars of their difference below: corresponding elements of both texts
+ * share a column, and the columns in which they differ are framed. Of long texts only the visible columns are drawn.
  */
 
 import type { Theme } from "../../../colour.ts";
@@ -22,11 +22,11 @@ import { fills } from "../../text/stripColour.ts";
 import type { Columns, Rows } from "./texts.ts";
 import { cellText, signedText } from "./words.ts";
 
-/** What the rows show. */
+/** The data of the rows. */
 export interface Shown {
   columns: Columns;
   names: readonly [string, string];
-  /** The values as they are, and with hidden ones as NaN. */
+  /** The original values, and the values with NaN where they are hidden. */
   rows: Rows;
   filtered: Rows;
   /** Columns without colour and without a part in the scale. */
@@ -35,14 +35,14 @@ export interface Shown {
   isSigned: boolean;
   theme: Theme;
   filters: Filters;
-  /** At the right: what the columns are called, and the totals of A, of B and of their difference. */
+  /** At the right: the headings of the columns, and the totals of A, of B and of their difference. */
   totals: { heads: readonly string[]; rows: readonly (readonly string[])[] };
 }
 
 export interface RowsEvents {
   hover(column: number): void;
   pin(column: number): void;
-  /** Pin the next column that differs (1), or the one before (-1). */
+  /** Pin the next column that differs (1), or the previous (-1). */
   step(by: number, differing: boolean): void;
 }
 
@@ -57,11 +57,11 @@ export interface RowsPicture {
 
 /** px: the narrowest and the widest column, and that from which the numbers of bars have three digits. */
 const [NARROWEST, WIDEST, LONG] = [34, 76, 46];
-/** Columns drawn beyond what is in sight. */
+/** Number of columns drawn beyond the visible ones. */
 const BEYOND = 3;
-/** Share of the scale below which a difference is only said to be small. */
+/** Share of the scale below which a difference is described only as small. */
 const LEAST = 1e-3;
-/** px: what the number of a bar takes above or below it. */
+/** px: the margin of a bar's number above or below it. */
 const NUMBER = 16;
 
 /** Its elements, and the state that they show. */
@@ -74,13 +74,13 @@ interface RowsState {
   readonly minus: HTMLElement;
   readonly totals: HTMLDivElement;
   readonly element: HTMLDivElement;
-  /** What is drawn; null: nothing yet. */
+  /** The drawn data; null before the first. */
   shown: Shown | null;
   /** The columns that are pinned, hovered and opened; -1: none. */
   marks: readonly [number, number, number];
   /** The column to scroll to once there is room; -1: none. */
   revealed: number;
-  /** The elements of the columns in sight. */
+  /** The elements of the visible columns. */
   drawn: Map<number, HTMLElement>;
   readonly size: {
     width: number;
@@ -139,7 +139,7 @@ export function createRows(signal: AbortSignal, events: RowsEvents): RowsPicture
     },
     "← →: column · n p: next, previous difference · Esc: unpin",
   );
-  // The room of the bars: elements below or next to them may need more of it at any time.
+  // The room of the bars: elements below or next to them may grow at any time.
   onResize(scroll, signal, ({ width, height }) => {
     if (size.width === Math.floor(width) && size.height === Math.floor(height)) return;
     [size.width, size.height] = [Math.floor(width), Math.floor(height)];
@@ -168,7 +168,7 @@ function layout(state: RowsState, now: Shown): void {
   const count = now.columns.same.length;
   const room = scroll.clientWidth;
   const middle = (scroll.scrollLeft + size.room / 2) / size.cell;
-  // Of columns that do not all fit, whole ones are in sight.
+  // If the columns do not all fit, only whole columns are visible.
   const most = Math.max(1, Math.min(count, Math.floor(room / (count * NARROWEST <= room ? NARROWEST : LONG))));
   size.cell = Math.min(WIDEST, room / most);
   const finite = now.filtered[2].filter((value, i) => !Number.isNaN(value) && !now.apart[i]);
@@ -180,7 +180,7 @@ function layout(state: RowsState, now: Shown): void {
   size.unit = high > low ? inside / (high - low) : 0;
   size.zero = NUMBER + (high > low ? high * size.unit : inside / 2);
   setSizes(state.element, { cell: size.cell, wide: size.cell * count, bars: size.bars, zero: top + size.zero });
-  // Columns of another width, or more of them: those in the middle stay there.
+  // Columns of another width, or further columns: the columns in the middle stay in the middle.
   if (room !== size.room) scroll.scrollLeft = size.cell * Math.round(middle - room / size.cell / 2);
   size.room = room;
 }
@@ -258,11 +258,11 @@ function fillSight(state: RowsState): void {
   const count = shown.columns.same.length;
   const from = Math.max(0, Math.floor(scroll.scrollLeft / size.cell) - BEYOND);
   const to = Math.min(count, Math.ceil((scroll.scrollLeft + scroll.clientWidth) / size.cell) + BEYOND);
-  const kept = new Map<number, HTMLElement>();
+  const cells = new Map<number, HTMLElement>();
   for (let column = from; column < to; column += 1)
-    kept.set(column, state.drawn.get(column) ?? build(state, shown, column));
-  state.drawn = kept;
-  setChildren(state.layer, ...kept.values());
+    cells.set(column, state.drawn.get(column) ?? build(state, shown, column));
+  state.drawn = cells;
+  setChildren(state.layer, ...cells.values());
   showMarks(state);
 }
 

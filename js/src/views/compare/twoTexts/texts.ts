@@ -1,4 +1,6 @@
-/** Two texts in aligned columns, and their numbers: what `TwoTexts` in attnwidgets/views/compare/two_texts.py answers. */
+/**
+ * Two texts in aligned columns, and their numbers: the answers of `TwoTexts` in attnwidgets/views/compare/two_texts.py.
+ */
 
 import type { ViewContext } from "../../../context.ts";
 import type { Answer } from "../../../wire/embeddedAnswers.ts";
@@ -6,7 +8,10 @@ import { baseKey } from "../../../wire/keys.ts";
 import type { TwoTextsOptions } from "../../../wire/viewState.ts";
 import type { HeadKey } from "../../../wire/wire.ts";
 
-/** The columns of one axis: of each text the first element there (-1: none), its label, and what the columns are. */
+/**
+ * The columns of an axis: for each text the first element in the column (-1: none), its label, and properties of the
+ * column.
+ */
 export interface Columns {
   places: (readonly [number, number])[];
   labels: readonly [string[], string[]];
@@ -24,23 +29,23 @@ export interface Texts {
 }
 
 /** The answer to "rows" in addition to the values [A, B, A less B; column]. */
-export interface RowsSaid {
+export interface RowsMeta {
   query: number | null;
   shares: boolean;
-  /** What no token has, of each text; null if nothing is conserved. Absent from maps. */
+  /** The amount that no token has, for each text; null if nothing is conserved. Absent from maps. */
   rests?: [number, number] | null;
   verdict?: string;
   about?: [target: string, foil: string | null];
 }
 
 /** The answer to "maps" in addition to the values [A, B, A less B; query, key]. */
-export interface MapsSaid {
+export interface MapsMeta {
   shape: [number, number];
   shares: boolean;
 }
 
-/** Where the numbers stand: the arguments of "rows" and "maps", but for the query. */
-export interface Place {
+/** The address of the numbers: the arguments of "rows" and "maps", without the query. */
+export interface MapAddress {
   method: string;
   stack: string;
   unit: string;
@@ -53,32 +58,32 @@ export type Rows = readonly [Float32Array, Float32Array, Float32Array];
 
 export const settings = (ctx: ViewContext): TwoTextsOptions => ctx.options as TwoTextsOptions;
 
-/** The place of what is shown; attributions by layer are read at the input. */
-export function placeOf(ctx: ViewContext): { place: Place; isMap: boolean; recorded: boolean } {
+/** The address of the shown numbers; attributions by layer are read at the input. */
+export function addressOf(ctx: ViewContext): { address: MapAddress; isMap: boolean; recorded: boolean } {
   const { source, layer, head } = ctx.resolved();
   const method = source.method.replace(/:layers$/, "");
   const isMap = source.kind === "map" && method === source.method;
   const at = isMap ? { layer, head } : { layer: 0, head: "-" as const };
   const recorded = settings(ctx).recorded.includes(baseKey(method).split("#")[0] as string);
-  return { place: { method, stack: source.stack, unit: source.unit, ...at }, isMap, recorded };
+  return { address: { method, stack: source.stack, unit: source.unit, ...at }, isMap, recorded };
 }
 
 export const queriesOf = ({ keys, queries }: Texts): Columns => queries ?? keys;
 
-/** The column in which an element of the first text stands; -1: none. */
+/** The column that contains an element of the first text; -1: none. */
 export function columnOf({ places }: Columns, element: number): number {
   if (element < 0) return -1;
-  let [low, found] = [0, -1];
-  // Elements stand in their order: the last column that begins at or before this one.
+  let [low, column] = [0, -1];
+  // Elements are in order: the last column that begins at or before the element.
   for (; low < places.length; low += 1) {
     const first = places[low]?.[0] ?? -1;
     if (first > element) break;
-    if (first >= 0) found = low;
+    if (first >= 0) column = low;
   }
-  return found;
+  return column;
 }
 
-/** What a column reads: “keys” for “key”, or one of them if there is only one. */
+/** Whether both texts have elements in a column. */
 export const hasBoth = ({ places }: Columns, column: number): boolean => !places[column]?.includes(-1);
 
 const READ = new WeakMap<Answer<unknown>, Float32Array>();
@@ -95,14 +100,14 @@ function valuesOf(answer: Answer<unknown>): Float32Array {
 }
 
 /** Three rows of an answer to "rows". */
-export function rowsIn(answer: Answer<RowsSaid>): Rows {
+export function rowsIn(answer: Answer<RowsMeta>): Rows {
   const values = valuesOf(answer);
   const count = values.length / 3;
   return [0, 1, 2].map((i) => values.subarray(i * count, (i + 1) * count)) as unknown as Rows;
 }
 
-/** The rows of one query in an answer to "maps", which holds all columns. */
-export function rowIn(answer: Answer<MapsSaid>, query: number): Rows {
+/** The rows of a query in an answer to "maps", which holds all columns. */
+export function rowIn(answer: Answer<MapsMeta>, query: number): Rows {
   const values = valuesOf(answer);
   const [rows, cols] = answer.meta.shape;
   return [0, 1, 2].map((i) =>
@@ -111,7 +116,7 @@ export function rowIn(answer: Answer<MapsSaid>, query: number): Rows {
 }
 
 /** The three matrices of an answer to "maps". */
-export function matricesIn(answer: Answer<MapsSaid>): Rows {
+export function matricesIn(answer: Answer<MapsMeta>): Rows {
   const values = valuesOf(answer);
   const size = answer.meta.shape[0] * answer.meta.shape[1];
   return [0, 1, 2].map((i) => values.subarray(i * size, (i + 1) * size)) as unknown as Rows;

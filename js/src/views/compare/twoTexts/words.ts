@@ -1,11 +1,11 @@
-/** What differs between two texts in words: only what the numbers say. */
+/** The differences between two texts in words: only what the numbers show. */
 
 import { h, shortLabel } from "../../../dom.ts";
 import { printed } from "../../../numbers.ts";
 import { plural } from "../../base/navigation.ts";
 import type { Columns, Rows } from "./texts.ts";
 
-/** A number with its sign, to two or three digits; to so many decimals at most. */
+/** A number with its sign, to two or three digits, and at most `decimals` decimals. */
 export function signedText(value: number, decimals = 3): string {
   if (!value) return "0";
   const size = Math.abs(value);
@@ -23,7 +23,7 @@ export function signedText(value: number, decimals = 3): string {
   return (value < 0 ? "−" : "+") + text;
 }
 
-/** A number in a cell, to the decimals that the largest one has room for. */
+/** A number in a cell, to the decimals that the largest number has room for. */
 export function cellText(value: number, top: number): string {
   if (Number.isNaN(value)) return "–";
   const decimals = top >= 10 ? 1 : top >= 0.05 ? 2 : 3;
@@ -34,20 +34,20 @@ export function cellText(value: number, top: number): string {
 
 const bare = (label: string): string => `\u2068“${shortLabel(label.replace(/^[␣▁]/, "") || label, 24)}”\u2069`;
 
-/** “keys” for “key”; what only one text has is named alone. */
+/** “keys” for “key”; a column of a single text names only its element. */
 export function columnWords(
   { labels, same, places }: Columns,
   column: number,
   names: readonly [string, string],
 ): string {
-  const [one, two] = labels.map((side) => bare(side[column] ?? ""));
+  const [first, second] = labels.map((side) => bare(side[column] ?? ""));
   const [has, hasOther] = places[column] ?? [-1, -1];
-  if (has < 0) return `${two} (only in ${names[1]})`;
-  if (hasOther < 0) return `${one} (only in ${names[0]})`;
-  return same[column] ? (one as string) : `${one} − ${two}`;
+  if (has < 0) return `${second} (only in ${names[1]})`;
+  if (hasOther < 0) return `${first} (only in ${names[0]})`;
+  return same[column] ? (first as string) : `${first} − ${second}`;
 }
 
-/** What the texts differ in, as the beginning of a sentence. */
+/** The differences between the texts, as the beginning of a sentence. */
 function changeWords(columns: Columns, names: readonly [string, string]): string {
   const differing = columns.same.flatMap((same, i) => (same ? [] : [i]));
   const [only] = differing;
@@ -64,16 +64,16 @@ const strong = (text: string): HTMLElement => h("b", text);
 
 /** The column with the largest difference; -1: none differs. */
 function largest(difference: Float32Array): number {
-  let found = -1;
+  let best = -1;
   for (let i = 0; i < difference.length; i += 1) {
-    if (Math.abs(difference[i] ?? 0) > Math.abs(difference[found] ?? 0)) found = i;
+    if (Math.abs(difference[i] ?? 0) > Math.abs(difference[best] ?? 0)) best = i;
   }
-  return found;
+  return best;
 }
 
 const sum = (values: Float32Array): number => values.reduce((total, value) => total + value, 0);
 
-/** How attributions differ: the target, what the tokens have of it, and what no token has. */
+/** How attributions differ: the target, the share that the tokens have, and the share that no token has. */
 export function attributionSentence(
   columns: Columns,
   rows: Rows,
@@ -131,10 +131,10 @@ export function rowSentence(
 
 /** The pinned or hovered column: its difference, and both values. */
 export function readout(columns: Columns, rows: Rows, column: number, names: readonly [string, string]): string {
-  const [one, two, difference] = rows.map((row) => row[column] ?? Number.NaN) as [number, number, number];
+  const [first, second, difference] = rows.map((row) => row[column] ?? Number.NaN) as [number, number, number];
   const [has, hasOther] = columns.places[column] ?? [-1, -1];
   const value = (side: number, number: number): string =>
     `${names[side as 0 | 1]} ${side ? (hasOther < 0 ? "has none" : printed(number, true)) : has < 0 ? "has none" : printed(number, true)}`;
   const sign = difference > 0 ? "+" : "";
-  return `${columnWords(columns, column, names)} ${sign}${printed(difference, true)} · ${value(0, one)} · ${value(1, two)}`;
+  return `${columnWords(columns, column, names)} ${sign}${printed(difference, true)} · ${value(0, first)} · ${value(1, second)}`;
 }

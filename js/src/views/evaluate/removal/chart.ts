@@ -11,25 +11,25 @@ import {
   drawAxes,
   drawBand,
   drawLine,
+  indexAt,
   type Look,
   lookOf,
-  placeAt,
 } from "../../charts/lineChart.ts";
 import { setAttributes, svg } from "../../charts/svg.ts";
 import { textWidth } from "../../maps/labels.ts";
-import { alongLine, type Box, freePlace, type Point } from "./freePlace.ts";
+import { alongLine, type Box, freePosition, type Point } from "./freePosition.ts";
 import { dropWords, type Mode, type Removal, valueWithAll } from "./steps.ts";
 
 export interface RemovalChart {
   element: HTMLElement;
-  /** `what` names the current point. */
-  show(removal: Removal, mode: Mode, step: number, what: string, size: { width: number; height: number }): void;
+  /** `label` names the current point. */
+  show(removal: Removal, mode: Mode, step: number, label: string, size: { width: number; height: number }): void;
 }
 
 /** px of a line of a label, and below the axis for its title. */
 const LINE = 16;
 const TITLE = 18;
-/** px between lines that can be told apart. */
+/** px between lines that are far enough apart to be distinguished. */
 const APART = 6;
 
 interface Line {
@@ -37,7 +37,7 @@ interface Line {
   look: Look;
   heights: readonly number[];
   /** The k of every value. */
-  places: readonly number[];
+  steps: readonly number[];
 }
 
 /** Its elements, and the state that they show. */
@@ -50,12 +50,12 @@ interface ChartState {
   readonly fill: (width: number, height: number, ...parts: SVGElement[]) => void;
   readonly bar: SVGElement;
   readonly point: SVGElement;
-  readonly told: SVGElement;
+  readonly caption: SVGElement;
   /** The axes; null until the first curve is drawn. */
   chart: Chart | null;
   /** The curve that is drawn. */
   shown: Removal | null;
-  /** What it was drawn from. */
+  /** The input of the drawn curve. */
   drawnKey: string;
   /** Where the lines run, and the boxes of their names. */
   paths: Point[][];
@@ -64,7 +64,7 @@ interface ChartState {
   scale: number;
 }
 
-/** `pick` is called with the step under the pointer; `units` names what is removed. */
+/** `pick` is called with the step under the pointer; `units` names the removed elements. */
 export function createChart(
   ctx: ViewContext,
   signal: AbortSignal,
@@ -74,7 +74,7 @@ export function createChart(
   const { element, plot, picture, fill } = createFigure({});
   const bar = svg("line", { class: "aw-layer-now" });
   const point = svg("circle", { class: "aw-point", r: 6 });
-  const told = svg("g", { class: "aw-chart-told" });
+  const caption = svg("g", { class: "aw-chart-told" });
 
   const state: ChartState = {
     ctx,
@@ -85,7 +85,7 @@ export function createChart(
     fill,
     bar,
     point,
-    told,
+    caption,
     chart: null,
     shown: null,
     drawnKey: "",
@@ -101,7 +101,7 @@ export function createChart(
   });
   return {
     element,
-    show: (removal, mode, step, what, at4) => show(state, removal, mode, step, what, at4),
+    show: (removal, mode, step, label, at4) => show(state, removal, mode, step, label, at4),
   };
 }
 
@@ -130,20 +130,20 @@ function write(words: readonly string[], { x, y, width }: Box, colour: string, e
 
 function linesOf(ctx: ViewContext, { steps, values, baselines }: Removal, mode: Mode): Line[] {
   const quiet: Look = { stroke: "var(--aw-apart)", dash: "" };
-  const own: Line = {
+  const curve: Line = {
     ...{ name: "this order", look: { stroke: "var(--aw-text)", dash: "" } },
-    ...{ heights: values[mode], places: steps },
+    ...{ heights: values[mode], steps },
   };
-  if (!baselines) return [own];
-  const { mean, best, steps: places, draws } = baselines;
+  if (!baselines) return [curve];
+  const { mean, best, steps: baselineSteps, draws } = baselines;
   return [
-    own,
-    { name: `random order, mean and range of ${draws}`, look: quiet, heights: mean[mode], places },
+    curve,
+    { name: `random order, mean and range of ${draws}`, look: quiet, heights: mean[mode], steps: baselineSteps },
     {
       name: "order of single removals",
       look: { ...lookOf(1, ctx.theme), dash: "2 3" },
       heights: best[mode],
-      places,
+      steps: baselineSteps,
     },
   ];
 }
@@ -174,28 +174,28 @@ function draw(state: ChartState, removal: Removal, mode: Mode, width: number, ta
   axes.append(title);
   const [low, high] = range;
   const band = low && high && baselines ? [drawBand(axis, low, high, "var(--aw-apart)", baselines.steps)] : [];
-  state.paths = lines.map(({ heights, places }) =>
-    alongLine(heights.map((value, i): Point => [x(places[i] ?? i), y(value)])),
+  state.paths = lines.map(({ heights, steps }) =>
+    alongLine(heights.map((value, i): Point => [x(steps[i] ?? i), y(value)])),
   );
   state.occupied = [];
   const written = lines.flatMap(({ name, look }, i) => {
     const others = state.paths.filter((_, other) => other !== i).flat();
-    // It is named where it can be told apart.
+    // A line is named where it is clear of the others.
     const clear = (state.paths[i] ?? []).filter(([x, y]) =>
       others.every((to) => Math.hypot(x - to[0], y - to[1]) > APART),
     );
     const size = { width: textWidth(name, font(state, i ? 400 : 600)) + 4, height: LINE };
     // No room for it.
     if (size.width > right - left) return [];
-    const box = freePlace(areaOf(axis), size, clear.length ? clear : (state.paths[i] ?? []), others, state.occupied);
+    const box = freePosition(areaOf(axis), size, clear.length ? clear : (state.paths[i] ?? []), others, state.occupied);
     state.occupied.push(box);
     const texts = write([name], box, i === 1 ? "var(--aw-quiet)" : look.stroke);
     if (i === 0) setAttributes(texts[0] as SVGElement, { "font-weight": 600 });
     return texts;
   });
-  const strokes = lines.map(({ heights, places, look }) => drawLine(axis, heights, look, places));
+  const strokes = lines.map(({ heights, steps, look }) => drawLine(axis, heights, look, steps));
   setAttributes(bar, { y1: top, y2: bottom });
-  state.fill(width, tall, axes, ...band, bar, ...strokes.reverse(), ...written, state.point, state.told);
+  state.fill(width, tall, axes, ...band, bar, ...strokes.reverse(), ...written, state.point, state.caption);
   return axis;
 }
 
@@ -203,18 +203,18 @@ function follow(state: ChartState, event: PointerEvent): void {
   const { chart, shown } = state;
   if (!chart || !shown) return;
   const { order, steps } = shown;
-  const k = placeAt(event, state.picture, chart, order.length + 1);
+  const k = indexAt(event, state.picture, chart, order.length + 1);
   const away = (i: number): number => Math.abs((steps[i] ?? 0) - k);
   if (k >= 0) state.pick(steps.reduce((best, _, i) => (away(i) < away(best) ? i : best), 0));
 }
 
-/** Only what moves with the slider is redrawn; the lines stay. */
+/** Only the parts that move with the slider are redrawn; the lines stay. */
 function show(
   state: ChartState,
   removal: Removal,
   mode: Mode,
   step: number,
-  what: string,
+  label: string,
   { width, height }: { width: number; height: number },
 ): void {
   const { point } = state;
@@ -237,8 +237,8 @@ function show(
   point.style.display = Number.isNaN(value) ? "none" : "";
   const to: Point = [at, Number.isNaN(value) ? 0 : state.chart.y(state.scale * value)];
   setAttributes(point, { cx: to[0], cy: to[1] });
-  const words = what && !Number.isNaN(value) ? [what, dropWords(removal, value - valueWithAll(removal))] : [];
+  const words = label && !Number.isNaN(value) ? [label, dropWords(removal, value - valueWithAll(removal))] : [];
   const size = { width: Math.max(0, ...words.map((text) => textWidth(text, font(state, 600)))) + 4, height: 2 * LINE };
-  const box = freePlace(areaOf(state.chart), size, [to], state.paths.flat(), state.occupied);
-  state.told.replaceChildren(...write(words, box, "var(--aw-accent)", box.x + box.width < at));
+  const box = freePosition(areaOf(state.chart), size, [to], state.paths.flat(), state.occupied);
+  state.caption.replaceChildren(...write(words, box, "var(--aw-accent)", box.x + box.width < at));
 }

@@ -1,9 +1,9 @@
-/** Masking strategies: what they do to a token, and which are available. */
+/** Masking strategies: their effect on a token, and which are available. */
 
 import type { Item } from "../../base/menu.ts";
 import type { Removal } from "./steps.ts";
 
-/** What a strategy does to a token that is struck out. */
+/** The effect of a strategy on a removed token. */
 export const EFFECTS: Record<string, string> = {
   delete: "removed; the following tokens move up",
   mask: "replaced by the mask token",
@@ -16,7 +16,7 @@ export const EFFECTS: Record<string, string> = {
 
 export const strategyName = (name: string): string => name.replace("_", " ");
 
-/** Items of the menu. A standalone page has only one strategy. */
+/** Items of the menu. A standalone page has only a single strategy. */
 export function choicesOf({ operators, operator }: Removal, isPage: boolean): Item[] {
   return operators.map(([value, refusal]) => {
     const why = refusal || (isPage && value !== operator ? "needs a running kernel" : "");

@@ -1,4 +1,7 @@
-/** The tokens in the order in which they go, with the explanation's value of each and what is left after it. */
+/**
+ * The tokens in the order of their removal, with the explanation's value of each and the prediction that remains after
+ * it.
+ */
 
 import type { ViewContext } from "../../../context.ts";
 import { h, listed, on, setChildren, setFlag, setStyles, setText } from "../../../dom.ts";
@@ -6,7 +9,7 @@ import { amountText } from "../../base/meters.ts";
 import { peak } from "../../text/rowValues.ts";
 import { type Mode, type Removal, valueWords } from "./steps.ts";
 
-/** Rows that are drawn; more would be read by nobody. */
+/** Largest number of drawn rows. */
 const MOST = 500;
 
 export interface Order {

@@ -1,4 +1,4 @@
-/** The prediction with all tokens and the current one: each said once, as a bar, and what else there is to know. */
+/** The prediction with all tokens and the current prediction as bars, with further facts in words. */
 
 import { h, setChildren, setStyles, setText } from "../../../dom.ts";
 import { plural } from "../../base/navigation.ts";
@@ -9,7 +9,7 @@ const SAME = 1e-5;
 
 export interface PredictionChange {
   element: HTMLElement;
-  /** `first` is the name of the first token to go. */
+  /** `first` is the name of the first removed token. */
   show(removal: Removal, mode: Mode, step: number, unit: string, first: string): void;
 }
 
@@ -22,7 +22,7 @@ export function createPredictionChange(): PredictionChange {
   });
   const [predicted, chance] = [h("p"), h("p.dim")];
 
-  /** What chance and single removals leave of it. */
+  /** How much of the prediction random and single removals leave. */
   const chanceWords = (
     { baselines, steps, values, score }: Removal,
     mode: Mode,
@@ -40,8 +40,8 @@ export function createPredictionChange(): PredictionChange {
     const done = `${mode === "kept" ? "kept alone" : "removed"} ${k === 1 ? "leaves" : "leave"}`;
     const random = `${many} ${done} ${mean} on average, ${low} to ${high}.`;
     if (mode === "kept") return random;
-    const [own, least] = [values.gone[step] ?? NaN, baselines.best.gone[at] ?? NaN];
-    if (k === 1 && own <= least + SAME) return `${random} No other single ${unit} does more than ${first}.`;
+    const [remaining, least] = [values.gone[step] ?? NaN, baselines.best.gone[at] ?? NaN];
+    if (k === 1 && remaining <= least + SAME) return `${random} No other single ${unit} does more than ${first}.`;
     return k === 1
       ? `${random} The ${unit} that does most alone leaves ${best}.`
       : `${random} The ${k} that do most alone leave ${best}.`;
@@ -62,7 +62,7 @@ export function createPredictionChange(): PredictionChange {
         setStyles(bar, { width: `${(100 * Math.max(0, Math.min(1, shown[i] || 0))).toFixed(1)}%` });
       }
       const prediction = predictedAt(removal, mode, step);
-      // The probability of the target stands above.
+      // The probability of the target is shown above.
       const words = !prediction
         ? []
         : prediction.label === target

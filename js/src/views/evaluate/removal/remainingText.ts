@@ -1,4 +1,4 @@
-/** What the model still sees: the text, with removed tokens struck out. */
+/** The text that the model still sees, with removed tokens struck out. */
 
 import type { ViewContext } from "../../../context.ts";
 import { atEnd, h, setChildren, setFlag, setText } from "../../../dom.ts";
@@ -20,7 +20,7 @@ export interface RemainingText {
    * the token that this step removes or keeps; -1: none.
    */
   show(removal: Removal, gone: ReadonlySet<number>, newest: number): void;
-  /** Mark the token under the pointer of any linked view, and what is chosen together. */
+  /** Mark the token under the pointer of any linked view, and the tokens chosen together. */
   point(): void;
 }
 

@@ -3,7 +3,7 @@
 import type { ViewContext } from "../../../context.ts";
 import { nameOf } from "../../base/cellValues.ts";
 import { shownTargets } from "../../base/methodChoice.ts";
-import { placeWords } from "../../base/navigation.ts";
+import { addressWords } from "../../base/navigation.ts";
 
 /** The row that ranks the tokens; -1: the mean over the rows of a map, or the only row. */
 export function rowOf(ctx: ViewContext): number {
@@ -29,10 +29,10 @@ export function rowWords(ctx: ViewContext): string {
   const row = rowOf(ctx);
   if (source.kind === "attributions") {
     const many = ctx.axisOf(source.query).labels.length > 1;
-    const inside = source.layers.length > 1 ? [placeWords(ctx, layer, head)] : [];
+    const inside = source.layers.length > 1 ? [addressWords(ctx, layer, head)] : [];
     return [...inside, ...(many ? [`row of ${nameOf(ctx, source.query, Math.max(0, row))}`] : [])].join(", ");
   }
   const which =
     row < 0 ? "mean over its rows (pin a token for its own row)" : `row of ${nameOf(ctx, source.query, row)}`;
-  return `${placeWords(ctx, layer, head)}, ${which}`;
+  return `${addressWords(ctx, layer, head)}, ${which}`;
 }

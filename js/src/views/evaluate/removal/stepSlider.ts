@@ -13,13 +13,13 @@ export interface StepSlider {
   until(last: number): void;
   go(step: number): void;
   stop(): void;
-  /** What is counted, how many of how many, and both for screen readers. */
+  /** The counted elements, their number out of all, and both for screen readers. */
   name(label: string, count: string, words: string): void;
 }
 
 /** `moved` is called whenever the step changes. */
 export function createStepSlider(signal: AbortSignal, moved: () => void): StepSlider {
-  const [what, count] = [h("b"), h("output")];
+  const [heading, count] = [h("b"), h("output")];
   const play = h("button.button.icon", { type: "button" });
   const slider = h("input.range", { type: "range", min: "0", step: "1", value: "0" });
   const by = (step: number) => (): void => {
@@ -79,7 +79,7 @@ export function createStepSlider(signal: AbortSignal, moved: () => void): StepSl
   return {
     element: h(
       "div.removal-control",
-      h("div.removal-head", what, count),
+      h("div.removal-head", heading, count),
       h("span.group", { role: "group", "aria-label": "step" }, play, less, slider, more),
     ),
     at,
@@ -90,7 +90,7 @@ export function createStepSlider(signal: AbortSignal, moved: () => void): StepSl
     go,
     stop,
     name(label, many, words) {
-      setText(what, label);
+      setText(heading, label);
       setText(count, many);
       slider.ariaLabel = label;
       slider.ariaValueText = words;

@@ -9,7 +9,7 @@ import { plural } from "../../base/navigation.ts";
 /** The top k are removed, or kept alone. */
 export type Mode = "gone" | "kept";
 
-/** One number for every step. */
+/** A number for every step. */
 export type Curves = Record<Mode, number[]>;
 
 /** The twin of `Removals._steps` in attnwidgets/views/evaluate/handlers.py. */
@@ -25,7 +25,7 @@ interface StepsAnswer {
   standIn: string;
 }
 
-/** What chance and single removals leave. The twin of `Removals._baselines`. */
+/** The predictions that random and single removals leave. The twin of `Removals._baselines`. */
 interface Baselines {
   steps: number[];
   draws: number;
@@ -105,7 +105,7 @@ export function dropWords({ score }: Pick<Removal, "score">, by: number): string
   return `${Number(text) === 0 ? "±" : by < 0 ? "−" : "+"}${text} points`;
 }
 
-/** What is left out, or kept alone, after k: "without “dull”"; "" for the whole text. */
+/** The elements that are left out, or kept alone, after k: "without “dull”"; "" for the whole text. */
 export function withoutWords(mode: Mode, k: number, unit: string, first: string): string {
   if (k === 0) return mode === "kept" ? "with nothing" : "";
   return `${mode === "kept" ? "only" : "without"} ${k === 1 ? first : `the top ${k} ${plural(unit)}`}`;

@@ -1,5 +1,6 @@
 /**
- * One chip per method: a click shows or hides it, a double click shows it alone, another double click shows all again.
+ * A chip for each method: a click shows or hides it, a double click shows it alone, another double click shows all
+ * again.
  */
 
 import { h, on, setChildren, shortLabel } from "../../../dom.ts";
@@ -8,7 +9,7 @@ import type { Shown } from "./scores.ts";
 
 export interface MethodChips {
   element: HTMLElement;
-  show(what: Shown): void;
+  show(scores: Shown): void;
 }
 
 /** `hidden` returns the names of hidden methods; `hide` is called with those that the reader hides. */
@@ -26,7 +27,7 @@ export function createMethodChips(
     const chip = (event.target as Element).closest<HTMLElement>(".aw-scores-chip");
     return chip ? Number(chip.dataset.row) : -1;
   };
-  /** Show one method alone, or all if it already was alone in `before`. */
+  /** Show a method alone, or all if it already was alone in `before`. */
   const solo = (row: number, before: readonly string[]): void => {
     const names = rows.flatMap(([name, baseline], other) => (baseline || other === row ? [] : [name]));
     const method = rows[row]?.[0] ?? "";

@@ -21,8 +21,8 @@ import { type Card, numbersOf, type Shown, scoreWords } from "./scores.ts";
 /** A baseline that is this many times higher than all methods would flatten their curves, and is cut off. */
 const FAR = 1.5;
 
-/** Positions of the values on the horizontal axis, from 0 to their number minus one. */
-export function placesOf(labels: readonly (number | string)[]): number[] {
+/** Positions of the values on the horizontal axis, from 0 to their number minus 1. */
+export function positionsOf(labels: readonly (number | string)[]): number[] {
   const values = labels.map(Number);
   const rises =
     labels.every((label) => typeof label === "number") && values.every((x, i) => i === 0 || x > (values[i - 1] ?? x));
@@ -34,7 +34,7 @@ export function placesOf(labels: readonly (number | string)[]): number[] {
 /** Index of the value nearest to the pointer; -1 outside the axes. */
 export function nearestAt(event: MouseEvent, picture: Element, chart: Chart, card: Card): number {
   const x = pointedAt(event, picture, chart);
-  const all = placesOf(card.places).map((place) => Math.abs(chart.x(place) - x));
+  const all = positionsOf(card.places).map((position) => Math.abs(chart.x(position) - x));
   return all.indexOf(Math.min(...all));
 }
 
@@ -44,16 +44,16 @@ export function nearestAt(event: MouseEvent, picture: Element, chart: Chart, car
  */
 export function drawCurves(
   figure: Figure,
-  what: Shown,
+  scores: Shown,
   width: number,
   tall: number,
   hovered: number,
   banded: number,
 ): Chart {
-  const { card, mean, low, high, shown, looks } = what;
+  const { card, mean, low, high, shown, looks } = scores;
   const { rows, places: labels } = card;
   const { legend } = figure;
-  const places = placesOf(labels);
+  const positions = positionsOf(labels);
   const lines = [mean, low, high].map((part) => part.map(numbersOf));
   const [curves, lows, highs] = lines as [number[][], number[][], number[][]];
   const isMethod = (row: number): boolean => !rows[row]?.[1];
@@ -72,11 +72,13 @@ export function drawCurves(
     legend,
   );
   const axis = chartOf(width, room, labels.length, ...rangeOf(ends(inRange)), tall);
-  const marks = hovered < 0 ? [] : [drawUpright(axis, places[hovered] ?? hovered, "aw-layer-over")];
+  const marks = hovered < 0 ? [] : [drawUpright(axis, positions[hovered] ?? hovered, "aw-layer-over")];
   const bands = inRange
     .filter((row) => row === banded)
-    .map((row) => drawBand(axis, lows[row] as number[], highs[row] as number[], (looks[row] as Look).stroke, places));
-  const paths = inRange.map((row) => drawLine(axis, curves[row] as number[], looks[row] as Look, places));
+    .map((row) =>
+      drawBand(axis, lows[row] as number[], highs[row] as number[], (looks[row] as Look).stroke, positions),
+    );
+  const paths = inRange.map((row) => drawLine(axis, curves[row] as number[], looks[row] as Look, positions));
   const labelled = shown.map((row): LineEnd => {
     const heights = curves[row] as number[];
     const last = heights.findLastIndex(Number.isFinite);
@@ -85,7 +87,7 @@ export function drawCurves(
       name: `${nameOf(row)}${away ? " ↑" : ""}`,
       value: `${scoreWords(mean[row]?.[hovered < 0 ? last : hovered])}${hovered < 0 ? "" : ` at ${labels[hovered]}`}`,
       look: looks[row] as Look,
-      x: last < 0 ? axis.right : axis.x(places[last] ?? last),
+      x: last < 0 ? axis.right : axis.x(positions[last] ?? last),
       y: last < 0 ? axis.bottom : away ? axis.top : axis.y(heights[last] as number),
       title: away ? "above the top of the picture" : "",
     };
@@ -94,7 +96,7 @@ export function drawCurves(
   const names = labels.map((label) =>
     typeof label === "number" ? String(Number(label.toPrecision(3))) : shortLabel(label, 12),
   );
-  const parts = [drawAxes(axis, names, places), ...marks, ...bands, ...leaders, ...paths.reverse()];
+  const parts = [drawAxes(axis, names, positions), ...marks, ...bands, ...leaders, ...paths.reverse()];
   figure.fill(axis.width, axis.height, ...parts);
   return axis;
 }

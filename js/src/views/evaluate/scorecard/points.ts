@@ -1,4 +1,4 @@
-/** One number per row: a point with its interval, one line each. */
+/** A number for each row: a point with its interval, in a line each. */
 
 import { setChildren, shortLabel } from "../../../dom.ts";
 import { printed } from "../../../numbers.ts";

@@ -19,12 +19,12 @@ export interface Card {
   remarks: string[];
   metrics: [name: string, direction: string][];
   rows: [name: string, baseline: boolean][];
-  /** [metric][row][place] */
+  /** [metric][row][position] */
   mean: Score[][][];
   low: Score[][][];
   high: Score[][][];
   count: number[][][];
-  /** mean, low, high [metric][row] over all places. */
+  /** mean, low, high [metric][row] over all positions. */
   whole: Score[][][];
 }
 
@@ -35,7 +35,7 @@ export interface ScorecardOptions {
   title: string;
 }
 
-/** One metric: its name, its direction and its scores, [row][place] and over all places. */
+/** A metric: its name, its direction and its scores, [row][position] and over all positions. */
 export interface Shown {
   card: Card;
   metric: string;
@@ -50,7 +50,7 @@ export interface Shown {
   shown: number[];
   /** Styles of all rows: methods by hue, then dash; baselines in the page's text colour. */
   looks: Look[];
-  /** Whether there are several places, so that rows are curves. */
+  /** Whether there are several positions, so that rows are curves. */
   isCurve: boolean;
 }
 
@@ -71,8 +71,8 @@ export const scoreWords = (value: Score | undefined): string => {
 export const intervalWords = (low: Score | undefined, high: Score | undefined, none: string): string =>
   low === null || low === undefined ? none : `${scoreWords(low)} to ${scoreWords(high)}`;
 
-export function shownOf({ cards, metric: wanted, hidden }: ScorecardOptions, theme: Theme): Shown {
-  const indexIn = ({ metrics }: Card): number => metrics.findIndex(([name]) => name === wanted);
+export function shownOf({ cards, metric: metricName, hidden }: ScorecardOptions, theme: Theme): Shown {
+  const indexIn = ({ metrics }: Card): number => metrics.findIndex(([name]) => name === metricName);
   const card = cards.find((candidate) => indexIn(candidate) >= 0) ?? (cards[0] as Card);
   const at = Math.max(0, indexIn(card));
   const { metrics, rows, places } = card;

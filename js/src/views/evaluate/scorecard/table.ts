@@ -17,13 +17,13 @@ export function sortedRows(values: readonly (number | string)[], falling: boolea
 export interface ScoreTable {
   element: HTMLElement;
   /** `chosen` is the row whose value is read. */
-  show(what: Shown, chosen: number): void;
+  show(scores: Shown, chosen: number): void;
 }
 
 /** `choose` is called with the name of a row. */
 export function createScoreTable(signal: AbortSignal, choose: (name: string) => void): ScoreTable {
   const element = h("table.scores-table");
-  let what: Shown | null = null;
+  let scores: Shown | null = null;
   let chosen = -1;
   let sortBy = 1;
   let falling = true;
@@ -78,18 +78,18 @@ export function createScoreTable(signal: AbortSignal, choose: (name: string) => 
       const name = (target as Element).closest("tr")?.querySelector<HTMLElement>("[data-name]")?.dataset.name;
       if (name !== undefined) choose(name);
       const column = Number((target as Element).closest("button")?.dataset.column ?? -1);
-      if (column < 0 || !what) return;
+      if (column < 0 || !scores) return;
       falling = column === sortBy ? !falling : column > 0;
       sortBy = column;
       sorted = true;
-      draw(what);
+      draw(scores);
     },
   });
   return {
     element,
     show(now, row) {
-      if (what === now && chosen === row) return;
-      [what, chosen] = [now, row];
+      if (scores === now && chosen === row) return;
+      [scores, chosen] = [now, row];
       if (!sorted) falling = !now.way.startsWith("lower");
       draw(now);
     },

@@ -10,9 +10,9 @@ export interface Spot {
 }
 
 export interface Line {
-  /** The label to its left; "" if the line continues the one above. */
+  /** The label to its left; "" if the line continues the line above. */
   label: string;
-  /** Null: hidden by a filter, with its place kept. */
+  /** Null: hidden by a filter, with an empty cell in its position. */
   spots: (Spot | null)[];
 }
 
@@ -23,8 +23,8 @@ export interface Arrangement {
   shown: number;
 }
 
-/** Size of a head's place in px. */
-export interface Place {
+/** Size of a head's cell in px. */
+export interface Size {
   width: number;
   height: number;
 }
@@ -39,12 +39,12 @@ export interface Ordering {
   /** The statistic; null: none, and heads are ordered by layer. */
   value: ((spot: Spot) => number) | null;
   keeps: (spot: Spot) => boolean;
-  /** Whether a layer is without heads: its one map then takes the room of all. */
+  /** Whether a layer is without heads: its single map then takes the room of all. */
   isWhole: (layer: number) => boolean;
   layerName: (layer: number) => string;
 }
 
-export interface Wanted extends Ordering {
+export interface ArrangeOptions extends Ordering {
   /** Available width and height in px, and the largest side of a thumbnail. */
   room: number;
   tallest: number;
@@ -63,11 +63,11 @@ export function thumbSide(lines: number, cols: number, room: number, tallest: nu
   return Math.max(3, Math.floor(Math.min(largest, room / Math.max(1, cols), tallest / Math.max(1, lines))));
 }
 
-export function arrange(wanted: Wanted): Arrangement {
-  const { layers, heads, value, keeps, isWhole, lowest, layerName } = wanted;
-  const order = value ? wanted.order : "layers";
+export function arrange(options: ArrangeOptions): Arrangement {
+  const { layers, heads, value, keeps, isWhole, lowest, layerName } = options;
+  const order = value ? options.order : "layers";
   const of = value ?? ((): number => NaN);
-  // Heads without a value come last in either direction; equal ones keep the order of layer and head.
+  // Heads without a value come last in either direction; heads with equal values are in the order of layer and head.
   const rank = (spot: Spot): number => (Number.isNaN(of(spot)) ? Infinity : lowest ? of(spot) : -of(spot));
   const sorted = (spots: Spot[]): Spot[] =>
     spots
@@ -80,11 +80,11 @@ export function arrange(wanted: Wanted): Arrangement {
   const shownByLayer = everyLayer.map((row) => row.filter(keeps));
   const shown = shownByLayer.reduce((sum, row) => sum + row.length, 0);
   if (order === "layers" || order === "within") {
-    const inPlace = (row: Spot[], layer: number): (Spot | null)[] =>
+    const withGaps = (row: Spot[], layer: number): (Spot | null)[] =>
       row.map((spot) => (isWhole(layer) ? row[0] : spot) as Spot).map((spot) => (keeps(spot) ? spot : null));
     const lines = everyLayer.map((row, layer) => ({
       label: layerName(layer),
-      spots: order === "layers" ? inPlace(row, layer) : sorted(shownByLayer[layer] as Spot[]),
+      spots: order === "layers" ? withGaps(row, layer) : sorted(shownByLayer[layer] as Spot[]),
     }));
     return { cols: heads, lines, shown };
   }
@@ -92,7 +92,7 @@ export function arrange(wanted: Wanted): Arrangement {
   const groups: Group[] = order === "all" ? [{ label: "", spots: all }] : bands(all, of);
   const [cols, needed] = columns(
     groups.map(({ spots }) => spots.length),
-    wanted,
+    options,
   );
   const lines = groups.flatMap(({ label, spots }) =>
     Array.from({ length: Math.ceil(spots.length / cols) }, (_, i): Line => {
@@ -105,7 +105,7 @@ export function arrange(wanted: Wanted): Arrangement {
   return { cols: needed, lines, shown };
 }
 
-/** How many places of a line the head at a place takes, from that place on; 0: it began at an earlier one. */
+/** How many columns of a line the head at a column spans, from that column on; 0: it began at an earlier column. */
 export function breadthAt(spots: Line["spots"], col: number): number {
   const spot = spots[col];
   if (!spot) return 1;
@@ -126,8 +126,8 @@ export function table(
   return { cols: layers, lines, shown: lines.flatMap(({ spots }) => spots).filter(Boolean).length };
 }
 
-/** How many heads per line make them as large as possible, and how many of these columns are used. */
-function columns(sizes: number[], { room, tallest, largest }: Wanted): [number, number] {
+/** The number of heads per line at which they are as large as possible, and how many of these columns are used. */
+function columns(sizes: number[], { room, tallest, largest }: ArrangeOptions): [number, number] {
   const most = Math.max(1, ...sizes);
   for (let side = largest; side > 3; side -= 1) {
     const cols = Math.max(1, Math.floor(room / side));
@@ -149,9 +149,9 @@ function bands(sorted: Spot[], of: (spot: Spot) => number): Group[] {
   const groups: (Group & { key: number })[] = [];
   for (const spot of sorted) {
     const value = of(spot);
-    // The largest value belongs to the group below its edge, not to a group of its own.
-    const place = step > 0 ? Math.floor(value / step + 1e-9) : 0;
-    const key = Number.isNaN(value) ? NaN : value === high && step > 0 && place * step === high ? place - 1 : place;
+    // The largest value belongs to the group below its edge, not to a separate group.
+    const bin = step > 0 ? Math.floor(value / step + 1e-9) : 0;
+    const key = Number.isNaN(value) ? NaN : value === high && step > 0 && bin * step === high ? bin - 1 : bin;
     let group = groups.at(-1);
     if (!group || !Object.is(group.key, key)) {
       const ends = [key * step, (key + 1) * step].map((edge) => tickText(Number(edge.toPrecision(6))));

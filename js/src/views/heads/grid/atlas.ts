@@ -1,11 +1,11 @@
-/** All thumbnails as one picture, in the given arrangement. */
+/** All thumbnails as a picture, in the given arrangement. */
 
 import { lut, type MapName, type Mode, mapTable } from "../../../colour.ts";
 import { peaksOf, thumbOffsets } from "../../../wire/sheets.ts";
 import type { ThumbSheet } from "../../../wire/tile.ts";
 import type { Source } from "../../../wire/wire.ts";
 import { paintFrame } from "../../maps/paint.ts";
-import { type Arrangement, breadthAt, type Place, type Spot } from "./arrange.ts";
+import { type Arrangement, breadthAt, type Size, type Spot } from "./arrange.ts";
 
 export interface Atlas {
   source: Source;
@@ -19,7 +19,7 @@ export interface Atlas {
 /** Colour tables by their parameters: thousands of thumbnails share a few. */
 const tables = new WeakMap<ThumbSheet, Map<string, Uint32Array>>();
 
-/** Colours of one thumbnail. */
+/** Colours of a thumbnail. */
 export function tableOf({ sheet, map, common, mode }: Atlas, { layer, head }: Spot): Uint32Array {
   const { gamma, signed, scale } = sheet.meta;
   const peak = scale[layer]?.[head] ?? 0;
@@ -41,11 +41,11 @@ export function tableOf({ sheet, map, common, mode }: Atlas, { layer, head }: Sp
 export const isPruned = (sheet: ThumbSheet | undefined, { layer, head }: Spot): boolean =>
   (sheet?.meta.scale[layer]?.[head] ?? 0) < 0;
 
-/** Paint an arrangement with places of `size` pixels; the last `foot` pixel rows of each place stay free. */
+/** Paint an arrangement with cells of `size` pixels; the last `foot` pixel rows of each cell are left empty. */
 export function paintAtlas(
   canvas: HTMLCanvasElement,
   { cols, lines }: Arrangement,
-  size: Place,
+  size: Size,
   foot: number,
   atlas: Atlas,
 ): void {
@@ -88,14 +88,14 @@ export function paintAtlas(
   }
 }
 
-/** Space between places, in pixels. */
-const gapOf = ({ width }: Place): number => (width < 12 ? 1 : Math.min(4, Math.floor(width / 12)));
+/** Space between cells, in pixels. */
+const gapOf = ({ width }: Size): number => (width < 12 ? 1 : Math.min(4, Math.floor(width / 12)));
 
-/** Paint the value of every head of an arrangement, 0 to 1; heads without one stay empty. */
+/** Paint the value of every head of an arrangement, 0 to 1; heads without a value stay empty. */
 export function paintTable(
   canvas: HTMLCanvasElement,
   { cols, lines }: Arrangement,
-  size: Place,
+  size: Size,
   map: MapName,
   share: (spot: Spot) => number,
 ): void {

@@ -35,7 +35,7 @@ export interface Controls {
   menu: HTMLElement;
   /** Order, direction, threshold, names, and the statistic's definition. */
   panel: HTMLElement[];
-  /** The progress of what is computed. */
+  /** The progress of a computation. */
   work: HTMLElement;
   /** Forget the statistic. */
   clear(): void;
@@ -47,7 +47,7 @@ export interface Controls {
   keeps(spot: Spot, layer: string, head: string): boolean;
   /** Everything that the picture depends on, as a text. */
   state(): string;
-  /** Read the statistics available for a source; request the chosen one. */
+  /** Read the statistics available for a source; request the chosen statistic. */
   update(source: Source): void;
   /** Show how many heads remain. */
   count(shown: number, all: number): void;
@@ -63,7 +63,7 @@ const STEPS = 100;
 
 const NOTHING: GridOptions = { sort: "", order: "layers", lowest: false, only: null, heads: "" };
 
-/** Starts with `start`; `changed` is called with what the reader chose, or without it while a slider still moves. */
+/** Starts with `start`; `changed` is called with the reader's choice, or without it while a slider still moves. */
 export function createControls(
   signal: AbortSignal,
   answers: Answers,
@@ -77,7 +77,7 @@ export function createControls(
   let limit = start.only;
   let source: Source | null = null;
   let statistic: Chosen | null = null;
-  let foundFor: unknown = null;
+  let computedFor: unknown = null;
   let named = headFilter(start.heads);
   const tell = (): void =>
     changed({
@@ -185,9 +185,9 @@ export function createControls(
     );
     const answer = offer && answers.get<Measured>("head_statistics", args);
     const at = answer ? answer.meta.names.indexOf(chosen) : -1;
-    if (!answer || at < 0) [statistic, foundFor] = [null, null];
-    else if (foundFor !== `${shown.id} ${chosen}`) {
-      foundFor = `${shown.id} ${chosen}`;
+    if (!answer || at < 0) [statistic, computedFor] = [null, null];
+    else if (computedFor !== `${shown.id} ${chosen}`) {
+      computedFor = `${shown.id} ${chosen}`;
       const { heads } = answer.meta;
       const bytes = answer.buffers[0] as DataView;
       const size = shown.layers.length * heads;

@@ -1,4 +1,4 @@
-/** The head under the pointer or reached by keys, and choosing one or several heads. */
+/** The head under the pointer or reached by keys, and choosing heads. */
 
 import type { ViewContext } from "../../../context.ts";
 import { keyboard, on, spotAt } from "../../../dom.ts";
@@ -13,16 +13,16 @@ type At = [number, number];
 export interface Cursor {
   /** Line and column under the pointer; null: none. */
   at(): At | null;
-  /** The head under the pointer, otherwise the selected one. */
+  /** The head under the pointer, otherwise the selected head. */
   meant(): Spot | null;
   headAt(at: readonly [number, number] | null): Spot | null;
   hover(at: At | null): void;
-  /** Stay on a head once the grid is laid out anew; null, or a head that the layout leaves out: on none. */
+  /** Stay on a head once the grid is laid out again; null, or a head that the layout leaves out: on none. */
   stayOn(head: Spot | null): void;
   choose(spot: Spot | null): void;
 }
 
-/** What the cursor moves in. */
+/** The grid in which the cursor moves. */
 export interface Board {
   layout(): Layout;
   /** Line and column of the selected head; -1: not shown. */
@@ -75,7 +75,7 @@ export function createCursor(ctx: ViewContext, plot: HTMLElement, board: Board, 
       else ctx.selection.set({ heads });
     },
   });
-  /** Move the cursor to the next head in a direction; it starts at the selected one. */
+  /** Move the cursor to the next head in a direction; it starts at the selected head. */
   const move = (down: number, right: number) => (): void => {
     const { lines, cols } = board.layout();
     const [row, col] = board.selected();
@@ -92,7 +92,7 @@ export function createCursor(ctx: ViewContext, plot: HTMLElement, board: Board, 
     if (headAt(at)) hover(at);
     board.outline.scrollIntoView?.({ block: "nearest", inline: "nearest" });
   };
-  /** Choose the head that the cursor leaves and the one that it reaches. */
+  /** Choose the head that the cursor leaves and the head that it reaches. */
   const extend = (down: number, right: number) => (): void => {
     const from = spot ?? board.selected();
     move(down, right)();
@@ -111,8 +111,8 @@ export function createCursor(ctx: ViewContext, plot: HTMLElement, board: Board, 
       ArrowDown: move(1, 0),
       ArrowLeft: move(0, -1),
       ArrowRight: move(0, 1),
-      Home: () => hover([...board.layout().places.values()][0] ?? null),
-      End: () => hover([...board.layout().places.values()].at(-1) ?? null),
+      Home: () => hover([...board.layout().positions.values()][0] ?? null),
+      End: () => hover([...board.layout().positions.values()].at(-1) ?? null),
       Enter: () => choose(headAt(spot)),
       " ": () => choose(headAt(spot)),
       "Shift+ArrowUp": extend(-1, 0),
@@ -133,7 +133,7 @@ export function createCursor(ctx: ViewContext, plot: HTMLElement, board: Board, 
     headAt,
     hover,
     stayOn(head) {
-      spot = (head && board.layout().places.get(`${head.layer} ${head.head}`)) || null;
+      spot = (head && board.layout().positions.get(`${head.layer} ${head.head}`)) || null;
     },
     choose,
   };

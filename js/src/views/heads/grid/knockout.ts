@@ -1,16 +1,16 @@
 /** Heads of a grid that are knocked out: by `k` or a right click, and crossed out. */
 
 import type { ViewContext } from "../../../context.ts";
-import { h, on, place, setChildren } from "../../../dom.ts";
+import { h, on, setBox, setChildren } from "../../../dom.ts";
 import type { Answers } from "../../../wire/answers.ts";
 import { onLetter } from "../../base/letters.ts";
 import { fixedWords } from "../../base/mixers.ts";
 import { ablated, KNOCKS, knock, specsOf } from "../../interventions/list.ts";
-import type { Place, Spot } from "./arrange.ts";
+import type { Size, Spot } from "./arrange.ts";
 
 export interface Knockout {
-  /** Cross out the knocked-out heads; `places` are lines and columns by "layer head". */
-  show(places: ReadonlyMap<string, readonly [number, number]>, size: Place): void;
+  /** Cross out the knocked-out heads; `positions` are lines and columns by "layer head". */
+  show(positions: ReadonlyMap<string, readonly [number, number]>, size: Size): void;
   /** The note for a head: " · knocked out". */
   words(at: Spot | null): string;
 }
@@ -48,12 +48,12 @@ export function createKnockout(
     },
   });
   return {
-    show(places, { width, height }) {
-      answers.get("interventions"); // fetched early, so that it is there when needed
+    show(positions, { width, height }) {
+      answers.get("interventions"); // fetched early, so that it is available when needed
       const source = ctx.source();
       const spots = specsOf(ctx).flatMap((spec) => {
         if (spec.kind !== "ablate" || spec.stack !== source.stack || source.kind !== "map") return [];
-        const at = places.get(`${source.layers.indexOf(spec.layer)} ${source.heads?.indexOf(spec.head)}`);
+        const at = positions.get(`${source.layers.indexOf(spec.layer)} ${source.heads?.indexOf(spec.head)}`);
         return at && !fixedWords(source, spec.layer, spec.head) ? [at] : [];
       });
       const stateKey = `${spots.join(" ")}|${width}|${height}`;
@@ -63,7 +63,7 @@ export function createKnockout(
         crosses,
         ...spots.map(([row, col]) => {
           const cross = h("div.spot.grid-out");
-          place(cross, col * width, row * height, width, height);
+          setBox(cross, col * width, row * height, width, height);
           return cross;
         }),
       );

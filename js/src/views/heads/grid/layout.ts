@@ -6,14 +6,14 @@ import {
   breadthAt,
   type Order,
   type Ordering,
-  type Place,
+  type Size,
   table,
   thumbSide,
 } from "./arrange.ts";
 
 /** Side of a thumbnail in px: the largest; the least, below which the grid is a heat table; the least with a name. */
 const [LARGEST, LEAST_SIDE, NAMED] = [160, 12, 36];
-/** Size of a place of the heat table in px. */
+/** Size of a cell of the heat table in px. */
 const [WIDEST, HIGHEST] = [24, 20];
 /** Width in px left of the grid, for names of layers or values; height below a thumbnail, for its name. */
 const [NAMES, VALUES] = [34, 62];
@@ -27,11 +27,11 @@ const ASIDE = 300;
 const [HEIGHT, TALL, LOW] = [480, 318, 190];
 /** Width in px of a narrow grid: if its thumbnails would be too small there, it is a heat table at any width. */
 const NARROW = 300;
-/** Height of a narrow heat table: its six thumbnails stand below it. */
+/** Height of a narrow heat table: its six thumbnails are below it. */
 const LOW_TABLE = 112;
 
-/** What is to be laid out, and in how much room. */
-export interface Wanted extends Ordering {
+/** The heads to be laid out, and the available room. */
+export interface LayoutOptions extends Ordering {
   headName: (head: number) => string;
   /** Width of grid and ranked heads in px, and the requested height. */
   width: number;
@@ -41,8 +41,8 @@ export interface Wanted extends Ordering {
 }
 
 export interface Layout extends Arrangement {
-  /** Size of a place, and the height of its last part, for a name. */
-  size: Place;
+  /** Size of a cell, and the height of its last part, for a name. */
+  size: Size;
   foot: number;
   isTable: boolean;
   order: Order;
@@ -50,7 +50,7 @@ export interface Layout extends Arrangement {
   names: number;
   height: number;
   /** Line and column by "layer head". */
-  places: Map<string, [number, number]>;
+  positions: Map<string, [number, number]>;
 }
 
 export const NOTHING: Layout = {
@@ -63,12 +63,12 @@ export const NOTHING: Layout = {
   order: "layers",
   names: NAMES,
   height: 0,
-  places: new Map(),
+  positions: new Map(),
 };
 
-export function layOut(wanted: Wanted): Layout {
-  const { layers, heads, order, isBeside, width } = wanted;
-  const tallest = isBeside ? (wanted.height ?? HEIGHT) - (HEIGHT - TALL) : LOW;
+export function layOut(options: LayoutOptions): Layout {
+  const { layers, heads, order, isBeside, width } = options;
+  const tallest = isBeside ? (options.height ?? HEIGHT) - (HEIGHT - TALL) : LOW;
   const across = Math.max(40, (isBeside ? width - ASIDE : width) - NAMES - 2);
   // Below ranked heads, the height of the grid never depends on how it is sorted: nothing moves.
   const plain = thumbSide(layers, heads, across, tallest, LARGEST);
@@ -77,7 +77,7 @@ export function layOut(wanted: Wanted): Layout {
   const room = across - names + NAMES - 12; // leaves space for a scrollbar
   const isPlain = order === "layers";
   const foot = isTable || isPlain ? 0 : FOOT;
-  const size = (): Place => {
+  const size = (): Size => {
     if (isTable) {
       const [wide, high] = [Math.floor(across / layers), Math.floor((isBeside ? tallest : LOW_TABLE) / heads)];
       return { width: Math.max(3, Math.min(WIDEST, wide)), height: Math.max(3, Math.min(HIGHEST, high)) };
@@ -87,20 +87,20 @@ export function layOut(wanted: Wanted): Layout {
     return { width: side, height: side + foot };
   };
   const sorted = {
-    ...wanted,
+    ...options,
     room,
     tallest: isPlain ? tallest : Number.POSITIVE_INFINITY,
     largest: isPlain ? plain : Math.max(NAMED, plain),
   };
-  const arrangement = isTable ? table(layers, heads, wanted.keeps, wanted.headName) : arrange(sorted);
-  const places: Layout["places"] = new Map();
+  const arrangement = isTable ? table(layers, heads, options.keeps, options.headName) : arrange(sorted);
+  const positions: Layout["positions"] = new Map();
   for (const [row, { spots }] of arrangement.lines.entries()) {
     for (const [col, at] of spots.entries())
-      if (at && breadthAt(spots, col)) places.set(`${at.layer} ${at.head}`, [row, col]);
+      if (at && breadthAt(spots, col)) positions.set(`${at.layer} ${at.head}`, [row, col]);
   }
-  const place = size();
-  const fixed = isTable ? place.height * heads : Math.min(tallest, plain * layers);
+  const box = size();
+  const fixed = isTable ? box.height * heads : Math.min(tallest, plain * layers);
   const isFull = isBeside && !isPlain && !isTable;
   const height = Math.max(isFull ? tallest : fixed, Math.min(tallest, 3 * NAMED)) + AROUND;
-  return { ...arrangement, size: place, foot, isTable, order, names, height, places };
+  return { ...arrangement, size: box, foot, isTable, order, names, height, positions };
 }

@@ -6,7 +6,7 @@ import type { Source } from "../../../wire/wire.ts";
 import { headlessWords, kindWords } from "../../base/mixers.ts";
 import { headAddress } from "../../base/navigation.ts";
 import { styleValue } from "../../base/styleValue.ts";
-import type { Place } from "./arrange.ts";
+import type { Size } from "./arrange.ts";
 import { FOOT, type Layout } from "./layout.ts";
 
 /** Height of a line of labels in px. */
@@ -17,8 +17,8 @@ export interface Names {
   cols: HTMLElement;
   /** Names at the edges. */
   show(source: Source, layout: Layout): void;
-  /** Names beneath thumbnails, in a canvas whose places are of `size` pixels; the last `foot` of them are free. */
-  paint(canvas: HTMLCanvasElement, source: Source, layout: Layout, size: Place, foot: number): void;
+  /** Names beneath thumbnails, in a canvas whose cells are of `size` pixels; the last `foot` of them are for names. */
+  paint(canvas: HTMLCanvasElement, source: Source, layout: Layout, size: Size, foot: number): void;
 }
 
 export function createNames(ctx: ViewContext): Names {
@@ -37,7 +37,7 @@ export function createNames(ctx: ViewContext): Names {
       const all = isGroups ? lines.map((_, i) => i) : thinned(lines.length, size.height, LINE);
       let free = 0;
       const shown = all.filter((i) => {
-        // Groups may be one thin line each: labels that do not fit are omitted.
+        // Groups may be a single thin line each: labels that do not fit are omitted.
         if (!lines[i]?.label || (isGroups && i * size.height < free)) return false;
         free = i * size.height + LINE;
         return true;
@@ -66,7 +66,7 @@ export function createNames(ctx: ViewContext): Names {
       pen.font = `${Math.round((12 * foot) / FOOT)}px ${styleValue(ctx, canvas, "font-family")}`;
       pen.textAlign = "center";
       pen.textBaseline = "middle";
-      const isNarrow = order === "within"; // the layer stands at the left
+      const isNarrow = order === "within"; // the layer is named at the left
       for (const [row, { spots }] of lines.entries()) {
         for (const [col, at] of spots.entries()) {
           if (!at) continue;

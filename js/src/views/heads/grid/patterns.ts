@@ -1,4 +1,4 @@
-/** The named pattern that heads are ranked by, or their likeness to one head; the kernel computes both. */
+/** The named pattern that heads are ranked by, or their similarity to a head; the kernel computes both. */
 import type { ViewContext } from "../../../context.ts";
 import { printed } from "../../../numbers.ts";
 import type { Answers } from "../../../wire/answers.ts";
@@ -7,24 +7,26 @@ import { createMenu } from "../../base/menu.ts";
 import { headAddress } from "../../base/navigation.ts";
 import type { Spot } from "./arrange.ts";
 
-/** The twin of the answers of attnwidgets/views/heads/handlers.py. */
-interface Described {
+/** A pattern as menus show it: `_described` of attnwidgets/views/heads/handlers.py. */
+export interface PatternEntry {
   name: string;
   title: string;
   words: string;
   definition: string;
   refusal: string;
-  /** Whether it runs the model on texts of its own. */
+  /** Whether it runs the model on additional texts. */
   run: boolean;
 }
 
-interface Patterns {
-  patterns: Described[];
+/** The answer to "patterns", without the values [pattern, layer, head]. */
+export interface PatternsMeta {
+  patterns: PatternEntry[];
+  /** The name of each head's strongest pattern, "" without one [layer][head]. */
   own: string[][];
   heads: number;
 }
 
-/** What heads are ranked by. */
+/** A ranking of heads. */
 export interface Ranking {
   /** Differs from that of any other ranking. */
   id: string;
@@ -45,10 +47,10 @@ const NO_ARGS = { source: "" };
 
 export interface PatternChoice {
   field: HTMLElement;
-  /** What is chosen, once it has arrived. */
+  /** The chosen ranking, once it has arrived. */
   ranking(): Ranking | null;
-  /** The name of a head's own strongest pattern; "". */
-  own(spot: Spot): string;
+  /** The name of a head's strongest pattern; "" without one. */
+  strongest(spot: Spot): string;
   /** "1 of 9 patterns". */
   count(): string;
   /** The topic of the request that is under way or failed, with its arguments. */
@@ -56,7 +58,7 @@ export interface PatternChoice {
   update(source: Source): void;
 }
 
-/** The entry of the menu that ranks heads by their likeness to the selected one. */
+/** The entry of the menu that ranks heads by their similarity to the selected head. */
 const LIKE_SELECTED = {
   value: SIMILAR,
   label: "heads like this one",
@@ -84,11 +86,11 @@ export function createPatterns(
 ): PatternChoice {
   let chosen = "";
   let anchor: Spot = { layer: 0, head: 0 };
-  let shown: Patterns | null = null;
+  let shown: PatternsMeta | null = null;
   let ranking: Ranking | null = null;
-  let place = "";
+  let sourceId = "";
   let request: [string, Record<string, unknown>] = ["patterns", NO_ARGS];
-  // A ranking would answer a question about heads, in whose frame the view stands.
+  // In a question about heads, a ranking would give the answer away.
   const isHidden = ctx.el.closest("[data-hides-patterns]") !== null;
   const menu = createMenu("pattern", signal, (name) => {
     chosen = name;
@@ -112,7 +114,7 @@ export function createPatterns(
     const of = (spot: Spot): number => values.get(`${spot.layer} ${spot.head}`) ?? NaN;
     const title = `like ${headAddress(ctx, layer, head)}`;
     return {
-      id: `${place} ${title}`,
+      id: `${sourceId} ${title}`,
       title,
       of,
       share: (spot) => 1 - of(spot) / MOST_APART,
@@ -123,9 +125,9 @@ export function createPatterns(
 
   const update = (source: Source): void => {
     const args = { source: source.id };
-    place = source.id;
+    sourceId = source.id;
     request = ["patterns", args];
-    const answer = answers.get<Patterns>(...request);
+    const answer = answers.get<PatternsMeta>(...request);
     shown = (!isHidden && answer?.meta) || null;
     ranking = null;
     menu.field.hidden = !shown;
@@ -146,24 +148,24 @@ export function createPatterns(
       ranking = likeness(source);
       return;
     }
-    const one = applicable.find(({ name }) => name === chosen);
-    if (!one) return;
-    const id = `${source.id} ${one.name}`;
-    if (!one.run) {
-      const table = tableOf(answer.buffers[0], shown.heads, source.layers.length, recorded.indexOf(one));
-      ranking = asShare(id, one.title, table);
+    const pattern = applicable.find(({ name }) => name === chosen);
+    if (!pattern) return;
+    const id = `${source.id} ${pattern.name}`;
+    if (!pattern.run) {
+      const table = tableOf(answer.buffers[0], shown.heads, source.layers.length, recorded.indexOf(pattern));
+      ranking = asShare(id, pattern.title, table);
       return;
     }
-    request = ["pattern_scores", { ...args, name: one.name }];
+    request = ["pattern_scores", { ...args, name: pattern.name }];
     const scores = answers.get<{ heads: number }>(...request);
     if (scores)
-      ranking = asShare(id, one.title, tableOf(scores.buffers[0], scores.meta.heads, source.layers.length, 0));
+      ranking = asShare(id, pattern.title, tableOf(scores.buffers[0], scores.meta.heads, source.layers.length, 0));
   };
 
   return {
     field: menu.field,
     ranking: () => ranking,
-    own: ({ layer, head }) => shown?.own[layer]?.[head] ?? "",
+    strongest: ({ layer, head }) => shown?.own[layer]?.[head] ?? "",
     count() {
       if (isHidden) return "The ranking by patterns is hidden: it would give the answer.";
       const names = shown?.patterns.filter(({ refusal }) => !refusal).map(({ name }) => name) ?? [];

@@ -1,4 +1,4 @@
-/** The map under the pointer, enlarged: its thumbnail at once, the matrix itself when it arrives. */
+/** The map under the pointer, enlarged: first its thumbnail, then the matrix when it arrives. */
 import { lut } from "../../../colour.ts";
 import type { ViewContext } from "../../../context.ts";
 import { atEnd, h, setFlag, setSizes, setText } from "../../../dom.ts";
@@ -38,10 +38,10 @@ export function createPreview(ctx: ViewContext, signal: AbortSignal): Preview {
       const head = source.heads ? (source.heads[spot.head] as number) : "-";
       const tile = ctx.tiles.get(source.id, layer, head);
       const name = [source.id, layer, head, Boolean(tile), side, map, mode, atlas.common, sheet.meta.special].join();
-      const place = [source.id, layer, head].join();
-      if (!tile && requested !== place && source.computed?.includes(layer) !== false) {
+      const mapKey = [source.id, layer, head].join();
+      if (!tile && requested !== mapKey && source.computed?.includes(layer) !== false) {
         clearTimeout(timer);
-        requested = place;
+        requested = mapKey;
         timer = setTimeout(() => ctx.tiles.request(source.id, layer, head, "preview"), RESTS_MS);
       }
       if (name === painted) return;
@@ -55,7 +55,7 @@ export function createPreview(ctx: ViewContext, signal: AbortSignal): Preview {
       });
       const start = thumbOffsets(meta)[spot.layer]?.[spot.head];
       if (!tile && start === undefined) return;
-      // Like the thumbnail, with what stands apart from the map or without.
+      // Like the thumbnail, with or without the elements apart from the map.
       const special = tile?.meta.whole || showsSpecial(ctx, source) ? "show" : "apart";
       const [rows, cols] = [source.query, source.key].map((id) => insideOf(ctx.axisOf(id).special, { special })) as [
         readonly number[],

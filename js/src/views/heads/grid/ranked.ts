@@ -4,7 +4,7 @@ import { assign, density, h, on, setChildren, setFlag, setStyles, setText, walkL
 import { tickText } from "../../../numbers.ts";
 import type { HeadKey } from "../../../wire/wire.ts";
 import { headlessWords } from "../../base/mixers.ts";
-import { headAddress, placeWords } from "../../base/navigation.ts";
+import { addressWords, headAddress } from "../../base/navigation.ts";
 import type { Spot } from "./arrange.ts";
 import { type Atlas, paintAtlas } from "./atlas.ts";
 import type { Ranking } from "./patterns.ts";
@@ -22,7 +22,7 @@ export interface RankedState {
   /** Whether the grid is a heat table. */
   isTable: boolean;
   selected: Spot | null;
-  own(spot: Spot): string;
+  strongest(spot: Spot): string;
 }
 
 export interface Ranked {
@@ -67,7 +67,7 @@ export function createRanked(
 
   return {
     element,
-    show({ ranking, atlas, spots, isTable, selected, own }, stateKey) {
+    show({ ranking, atlas, spots, isTable, selected, strongest }, stateKey) {
       const key = [stateKey, ranking?.id, isTable].join("|");
       if (key !== drawnKey) {
         drawnKey = key;
@@ -85,13 +85,13 @@ export function createRanked(
           const share = Math.max(0, Math.min(1, ranking?.share(spot) ?? 0));
           setText(name, isHead ? headAddress(ctx, layer, head) : ctx.layerName(layer));
           setText(value, ranking && Math.abs(of) <= 1 ? of.toFixed(2) : tickText(of));
-          setText(tag, own(spot));
+          setText(tag, strongest(spot));
           setStyles(bar.firstElementChild as HTMLElement, { width: `${100 * share}%` });
-          const strongest = own(spot) ? `; its strongest pattern: ${own(spot)}` : "";
-          const words = `${placeWords(ctx, layer, head)}, ${ranking?.words(spot)}${strongest}`;
+          const pattern = strongest(spot) ? `; its strongest pattern: ${strongest(spot)}` : "";
+          const words = `${addressWords(ctx, layer, head)}, ${ranking?.words(spot)}${pattern}`;
           assign(button, { title: words });
-          const one = { cols: 1, lines: [{ label: "", spots: [spot] }], shown: 1 };
-          if (atlas) paintAtlas(canvas, one, { width: side, height: side }, 0, atlas);
+          const line = { cols: 1, lines: [{ label: "", spots: [spot] }], shown: 1 };
+          if (atlas) paintAtlas(canvas, line, { width: side, height: side }, 0, atlas);
         }
       }
       const at = shown.findIndex(({ layer, head }) => layer === selected?.layer && head === selected.head);

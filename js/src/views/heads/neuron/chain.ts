@@ -1,7 +1,9 @@
-/** One weight of a kernel as a table of steps: what the key wrote, and what each token after it leaves of that. */
+/**
+ * A weight of a kernel as a table of steps: the value that the key wrote, and how much of it each later token leaves.
+ */
 import { h, setChildren, setFlag, setText } from "../../../dom.ts";
 import type { Answers } from "../../../wire/answers.ts";
-import type { Place, Row } from "./row.ts";
+import type { QueryAddress, Row } from "./row.ts";
 
 /** The twin of `Step` in chains.py: value = before × factor − erased. */
 interface ChainStep {
@@ -25,9 +27,14 @@ export interface ShownChain {
   note: string;
 }
 
-/** How a weight of a row of a kernel comes about, if it is here; otherwise it is requested. */
-export function chainAt(answers: Answers, place: Place, { kernel }: Row, key: number): ShownChain | string | undefined {
-  const { stack, layer, head, query } = place;
+/** The steps of a weight of a row of a kernel, if they have arrived; otherwise they are requested. */
+export function chainAt(
+  answers: Answers,
+  address: QueryAddress,
+  { kernel }: Row,
+  key: number,
+): ShownChain | string | undefined {
+  const { stack, layer, head, query } = address;
   const channel = kernel?.channel ?? null;
   const args = { stack, layer, head, query, key, ...(channel === null ? {} : { channel }) };
   return answers.get<ShownChain>("kernel_chain", args)?.meta ?? answers.failure("kernel_chain", args);
@@ -35,7 +42,7 @@ export function chainAt(answers: Answers, place: Place, { kernel }: Row, key: nu
 
 export interface ChainTable {
   element: HTMLElement;
-  /** Show a chain; null leaves the earlier one, dimmed. */
+  /** Show a chain; null leaves the earlier chain, dimmed. */
   draw(chain: ShownChain | null, name: (token: number) => string, key: number): void;
 }
 
@@ -65,13 +72,13 @@ export function createChain(): ChainTable {
       h("td", short(value)),
     );
   };
-  /** What is left of the value before a step, and next to it what was erased. */
+  /** The remaining value before a step, and next to it the erased part. */
   const bar = (step: ChainStep, before: number): HTMLElement => {
     const lost = before ? step.erased / before : 0;
-    const [kept, erased] = [h("i"), h("i.neuron-erased")];
-    kept.style.width = percent(step.factor - Math.max(0, lost));
+    const [remaining, erased] = [h("i"), h("i.neuron-erased")];
+    remaining.style.width = percent(step.factor - Math.max(0, lost));
     erased.style.width = percent(Math.min(lost, step.factor));
-    return h("span.neuron-kept", { "aria-hidden": "true" }, kept, erased);
+    return h("span.neuron-kept", { "aria-hidden": "true" }, remaining, erased);
   };
 
   return {

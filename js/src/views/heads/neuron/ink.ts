@@ -17,7 +17,7 @@ export interface Ink {
 }
 
 /** Index into a colour table for a share (-1 to 1) of the largest magnitude. */
-export const placeOf = (share: number): number => 3 * Math.round(128 + 128 * Math.max(-1, Math.min(1, share || 0)));
+export const offsetOf = (share: number): number => 3 * Math.round(128 + 128 * Math.max(-1, Math.min(1, share || 0)));
 
 /** Colours for a theme; lines and text use those of the element. */
 export function inkOf(ctx: Pick<ViewContext, "theme">, el: Element): Ink {

@@ -1,13 +1,11 @@
-/**
- * The keys of a row, one below the other, with the step's result: a strip of numbers or a bar. Only visible rows exist.
- */
+/** The keys of a row below each other, with the step's result: a strip of numbers or a bar. Only visible rows exist. */
 import type { ViewContext } from "../../../context.ts";
 import { h, on, setFlag, setText, shortLabel } from "../../../dom.ts";
 import { type Bar, type Box, type Chosen, createChosen } from "../../base/chosen.ts";
 import type { Picture } from "../../base/gestures.ts";
 import { styleValue } from "../../base/styleValue.ts";
 import { textWidth } from "../../maps/labels.ts";
-import { type Ink, largest, placeOf, sharpContext } from "./ink.ts";
+import { type Ink, largest, offsetOf, sharpContext } from "./ink.ts";
 import { aligned, numberOf, type Row, type Step, vectorOf } from "./row.ts";
 
 const LINE = 22;
@@ -17,7 +15,9 @@ const TALLEST = 9.5 * LINE;
 const VALUES = 64;
 /** Longer names are cut to this width. */
 const MEASURED = 256;
-/** Scores share one scale, so that cap, bias and mask are visible; the dot product and the weights have scales for themselves. */
+/**
+ * Scores share a scale, so that cap, bias and mask are visible; the dot product and the weights have separate scales.
+ */
 const SCORES: Step[] = ["scaled", "capped", "biased", "masked"];
 
 export interface KeyList {
@@ -32,10 +32,10 @@ export interface KeyList {
   reveal(key: number): void;
   /** The key at a position on the page, or -1. */
   keyAt(event: MouseEvent): number;
-  /** All keys as a picture of rows, and the key in one of them. */
+  /** All keys as a picture of rows, and the key in each row. */
   picture: Picture;
   keyIn(rank: number): number;
-  /** Outline keys that are chosen together, and draw the span; in another order than the text's, each on its own. */
+  /** Outline keys that are chosen together, and draw the span; in another order than the text's, each separately. */
   choose(keys: readonly number[], span: readonly [number, number] | null): void;
 }
 
@@ -187,7 +187,7 @@ function rowFor(view: KeyListState, i: number): { line: HTMLElement; name: HTMLE
   return line;
 }
 
-/** The numbers of the visible keys as an image, one pixel each. */
+/** The numbers of the visible keys as an image, a pixel each. */
 function strip(
   view: KeyListState,
   { row, step, ink, order }: KeyState,
@@ -201,7 +201,7 @@ function strip(
   const image = new ImageData(row.dim, last - first);
   for (let rank = first; rank < last; rank += 1) {
     for (const [i, value] of vectorOf(row, step, order[rank] as number).entries()) {
-      const [at, shade] = [4 * ((rank - first) * row.dim + i), placeOf(value / view.top)];
+      const [at, shade] = [4 * ((rank - first) * row.dim + i), offsetOf(value / view.top)];
       for (let c = 0; c < 3; c += 1) image.data[at + c] = ink.table[shade + c] as number;
       image.data[at + 3] = 255;
     }

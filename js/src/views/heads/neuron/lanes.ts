@@ -1,4 +1,4 @@
-/** One query and one key, dimension by dimension: q, k, their products and the running sum, in lanes. */
+/** A query and a key, dimension by dimension: q, k, their products and the running sum, in lanes. */
 import { h, setText } from "../../../dom.ts";
 import { tickText } from "../../../numbers.ts";
 import { type Ink, largest, sharpContext } from "./ink.ts";
@@ -14,7 +14,7 @@ const HEIGHT = NAMES.length * (LANE + GAP) - GAP;
 
 export interface Lanes {
   plot: HTMLElement;
-  /** Draw the lanes of a step; `grown` (0 to 1) is the progress of the last one. */
+  /** Draw the lanes of a step; `grown` (0 to 1) is the progress of the last lane. */
   draw(row: Row, step: Step, key: number, width: number, ink: Ink, grown: number): void;
   /** The dimension at a position on the page, or -1. */
   numberAt(event: MouseEvent): number;
@@ -62,7 +62,7 @@ export function createLanes(): Lanes {
         return sum;
       });
       const reached = step === "vectors" ? 2 : step === "product" ? 3 : 4;
-      // q and k share a scale for comparison; products have one, and their sums another.
+      // q and k share a scale for comparison; products have a scale, and their sums another.
       const top = Math.max(largest(row.q), largest(k));
       const lanes = [row.q, k, products, sums];
       for (const [i, values] of lanes.entries()) {

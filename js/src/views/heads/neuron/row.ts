@@ -1,5 +1,5 @@
 /**
- * One row as answered by Python: of attention q, every k, and each step's result for every key; of a kernel its weights.
+ * A row as answered by Python: of attention q, every k, and each step's result for every key; of a kernel its weights.
  */
 
 import { printed } from "../../../numbers.ts";
@@ -10,7 +10,7 @@ export type Step = "vectors" | "product" | "dot" | "scaled" | "capped" | "biased
 
 /** The twin of `NeuronView._row` for kernels. */
 interface KernelMeta {
-  /** Number of channels, if each has a kernel of its own; else 0. */
+  /** Number of channels, if each has a separate kernel; else 0. */
   channels: number;
   channel: number | null;
   /** The key that is shown without a pin. */
@@ -27,11 +27,11 @@ interface RowMeta {
   dtype: string;
   /** Whether scores are v · tanh(q + k), and not q · k. */
   additive: boolean;
-  /** One more score of the softmax, which no key has; null without a sink. */
+  /** An additional score of the softmax, which no key has; null without a sink. */
   sink: number | null;
 }
 
-export interface Place {
+export interface QueryAddress {
   stack: string;
   layer: number;
   head: number;
@@ -47,7 +47,7 @@ export interface Row extends RowMeta {
   /** [key, dim], row-major. */
   k: Float32Array;
   count: number;
-  /** One number per key, by step; "recorded" is the model's own weight. */
+  /** A number per key, by step; "recorded" is the weight of the model. */
   by: Record<string, Float32Array>;
   /** The available steps, in order. */
   steps: Step[];
@@ -76,9 +76,9 @@ function kernelRow(kernel: KernelMeta, weights: Float32Array): Row {
   };
 }
 
-/** The row, if it and its keys are here; otherwise they are requested. */
-export function rowAt(answers: Answers, place: Place, channel: number | null): Row | string | undefined {
-  const { stack, layer, head, query } = place;
+/** The row, if it and its keys have arrived; otherwise they are requested. */
+export function rowAt(answers: Answers, address: QueryAddress, channel: number | null): Row | string | undefined {
+  const { stack, layer, head, query } = address;
   const args = { stack, layer, head, query, ...(channel === null ? {} : { channel }) };
   const answer = answers.get<RowMeta | KernelMeta>("attention_row", args);
   if (!answer) return answers.failure("attention_row", args);
@@ -122,12 +122,12 @@ export function vectorOf(row: Row, step: Step, key: number): Float32Array {
   );
 }
 
-/** What the numbers of a score are called, what their sum is, and both lanes. */
+/** The names of the numbers of a score, of their sum, and of both lanes. */
 export const PRODUCTS = { product: "q × k", dot: "q · k", lane: "q × k" };
 const ADDITIVE = { product: "v × tanh(q + k)", dot: "v · tanh(q + k)", lane: "v tanh" };
 export const namesOf = ({ additive }: Pick<Row, "additive">): typeof PRODUCTS => (additive ? ADDITIVE : PRODUCTS);
 
-/** One number of a score: "q 0.5 × k 2 = 1". */
+/** A number of a score: "q 0.5 × k 2 = 1". */
 export function productWords(row: Row, key: number, i: number): string {
   const [q, k] = [row.q[i] as number, vectorOf(row, "vectors", key)[i] as number];
   const product = exact(vectorOf(row, "product", key)[i] as number);
@@ -161,7 +161,7 @@ export const exact = (value: number): string => (value === -Infinity ? "−∞" 
 /** A number after an operator: "− 0.5". */
 const plus = (value: number): string => `${value < 0 ? "−" : "+"} ${exact(Math.abs(value))}`;
 
-/** A step for one key, as a formula or a sentence. */
+/** A step for a key, as a formula or a sentence. */
 export function wordsOf(row: Row, step: Step, key: number): string {
   const { dim, scaling, softcap, by, count } = row;
   const at = (name: string): number => numberOf(row, name, key);

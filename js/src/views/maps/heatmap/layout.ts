@@ -12,7 +12,7 @@ import type { HeatmapState } from "./state.ts";
 const WIDE = 676;
 const BARS_ROOM = 180;
 
-/** Lay out sizes and labels. Does nothing unless the box, an axis or what stands apart changed. */
+/** Lay out sizes and labels. Does nothing unless the box, an axis or the elements apart changed. */
 export function layout(state: HeatmapState): void {
   const { ctx, figure, box, isWhole } = state;
   if (box.width <= 0) return;
@@ -20,7 +20,7 @@ export function layout(state: HeatmapState): void {
   const { marks } = ctx.options;
   const { special } = filtersOf(ctx);
   const axes = [ctx.axisOf(source.query), ctx.axisOf(source.key)] as const;
-  // Of the largest values of several heads, and of cells that share a code, no row is known.
+  // The largest values of several heads, and cells that share a code, have no common row.
   state.hasSink = source.sink && !source.coarse && ctx.resolved().head !== "max";
   if (!state.isLaidOut(source, ...axes, box, marks, special, isWhole, state.hasSink)) return;
   const settings = JSON.stringify([marks, special === "apart", isWhole, source.coarse, state.hasSink]);
@@ -63,12 +63,12 @@ export function mark(state: HeatmapState): void {
     const [query, key] = parts;
     state.figure.crosshair.mark(
       size,
-      cells.map(([row, col]) => [query.place(row), key.place(col)] as const),
+      cells.map(([row, col]) => [query.positionOf(row), key.positionOf(col)] as const),
     );
   }
 }
 
-/** Move the window to a cell, of which a key of -1 stands for the query's own; whether it moved. */
+/** Move the window to a cell, where a key of -1 refers to the query itself; returns whether it moved. */
 export function reveal(state: HeatmapState, cell: Cell | null): boolean {
   const { parts } = state;
   if (!cell || !parts) return false;
@@ -77,7 +77,7 @@ export function reveal(state: HeatmapState, cell: Cell | null): boolean {
   return [parts[0].reveal(cell.query), parts[1].reveal(col)].some(Boolean);
 }
 
-/** Move the window to the pinned cell, or to the place that another view points at; whether it moved. */
+/** Move the window to the pinned cell, or to the cell hovered in another view; returns whether it moved. */
 export function follow(state: HeatmapState): boolean {
   const { ctx } = state;
   const hover = state.isInside ? null : ctx.cell("hover");
@@ -89,7 +89,7 @@ export function follow(state: HeatmapState): boolean {
 export function outline(state: HeatmapState): void {
   const { size } = state;
   if (size)
-    drawOnMap(state.chosen, state.ctx, size, (side, i) => state.parts?.[side === "query" ? 0 : 1].place(i) ?? -1);
+    drawOnMap(state.chosen, state.ctx, size, (side, i) => state.parts?.[side === "query" ? 0 : 1].positionOf(i) ?? -1);
 }
 
 /** Enough of an axis to notice when it changes. */

@@ -1,4 +1,4 @@
-/** The cells, the shares of what stands apart, the sink and the bars: everything that the values decide. */
+/** The cells, the shares of elements apart, the sink and the bars: everything that depends on the values. */
 
 import { heatMap, lut } from "../../../colour.ts";
 import type { ViewContext } from "../../../context.ts";

@@ -1,4 +1,6 @@
-/** What the pointer and the keys are on: the crosshair, the readout, and the cell or row that a click pins. */
+/**
+ * The element under the pointer or reached by keys: the crosshair, the readout, and the cell or row that a click pins.
+ */
 import { on, spotAt } from "../../../dom.ts";
 import type { Cell } from "../../../wire/wire.ts";
 import { describeCells, describeShare, nameOf } from "../../base/cellValues.ts";
@@ -16,7 +18,7 @@ export function point(state: HeatmapState): void {
   const [hover, pinned] = [ctx.cell("hover"), ctx.cell("pinned")];
   const [query, key] = parts;
   const drawn = (cell: Cell | null): Cell | null =>
-    cell && { unit: cell.unit, query: query.place(cell.query), key: key.place(cell.key) };
+    cell && { unit: cell.unit, query: query.positionOf(cell.query), key: key.positionOf(cell.key) };
   const opening = openingQuery(ctx);
   const shown = hover ?? (opening < 0 ? null : { unit: "", query: opening, key: -1 });
   const [over, pin] = [drawn(shown), drawn(pinned)];
@@ -29,7 +31,7 @@ export function point(state: HeatmapState): void {
     onBar >= 0 || isApart(hover) ? (over?.query ?? -1) : -1,
     isApart(pinned) ? (pin?.query ?? -1) : -1,
   );
-  figure.sink.mark(size, query.place(onSink), isPinnedSink(state, pinned) ? (pin?.query ?? -1) : -1);
+  figure.sink.mark(size, query.positionOf(onSink), isPinnedSink(state, pinned) ? (pin?.query ?? -1) : -1);
   state.copy?.show();
   if (frame.readout.isSilent) return;
   const text =
@@ -43,7 +45,7 @@ export function point(state: HeatmapState): void {
   frame.readout.show(text, state.spoken || state.root.contains(document.activeElement));
 }
 
-/** What a bar stands for: what a row gives to the elements apart; and what else there is to say of the row. */
+/** The meaning of a bar: the share of a row on the elements apart, with further facts about the row. */
 function barWords(state: HeatmapState, row: number, apart: readonly number[]): string {
   const { ctx } = state;
   const { labels } = ctx.axisOf(ctx.source().key);
@@ -71,11 +73,11 @@ function isPinnedSink(state: HeatmapState, pinned: Cell | null): boolean {
   return state.hasSink && pinned !== null && pinned.key < 0 && pinned.query === state.pinnedSink;
 }
 
-export function samePlace(a: Cell | null, b: Cell): boolean {
+export function isSameCell(a: Cell | null, b: Cell): boolean {
   return a?.query === b.query && a.key === b.key;
 }
 
-/** Pin the cell next to the pinned or hovered one; the same cell again unpins it. */
+/** Pin the cell next to the pinned or hovered cell; the same cell again unpins it. */
 export function movePin(state: HeatmapState, rows: number, cols: number): () => void {
   return (): void => {
     if (!state.parts) return;
@@ -83,7 +85,7 @@ export function movePin(state: HeatmapState, rows: number, cols: number): () => 
     const now = pinned ?? state.ctx.cell("hover");
     const [query = -1, key = -1] = state.parts.map((part, i) => {
       const at = part.inside.indexOf((i ? now?.key : now?.query) ?? -1);
-      // The sink stands before the first key.
+      // The sink is before the first key.
       const least = i && state.hasSink ? -1 : 0;
       const from = i && (isPinnedSink(state, pinned) || (!pinned && state.onSink >= 0)) ? -1 : Math.max(0, at);
       return part.inside[Math.max(least, Math.min(part.inside.length - 1, from + (i ? cols : rows)))] ?? -1;
@@ -91,12 +93,12 @@ export function movePin(state: HeatmapState, rows: number, cols: number): () => 
     state.pinnedSink = key < 0 ? query : -1;
     const to: Cell = { unit: state.ctx.source().unit, query, key };
     state.spoken = true;
-    if (!samePlace(pinned, to)) movePinned(state.ctx, to);
+    if (!isSameCell(pinned, to)) movePinned(state.ctx, to);
     else if (rows === 0 && cols === 0) movePinned(state.ctx, null);
   };
 }
 
-/** Let a row be hovered and pinned by what stands next to the cells. `on` takes the row under the pointer, -1: none. */
+/** Let elements next to the cells hover and pin a row. `on` takes the row under the pointer, -1: none. */
 export function listenAlong(
   state: HeatmapState,
   strip: HTMLElement,
@@ -121,7 +123,7 @@ export function listenAlong(
     click(event) {
       const cell = rowAt(state, event, strip);
       if (!cell) return;
-      const isPinned = samePlace(state.ctx.cell("pinned"), cell);
+      const isPinned = isSameCell(state.ctx.cell("pinned"), cell);
       pinning(isPinned ? -1 : cell.query);
       selection.pin(isPinned ? null : cell);
     },

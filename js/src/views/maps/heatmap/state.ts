@@ -1,4 +1,4 @@
-/** What a Heatmap consists of, and what it shows. */
+/** The elements of a Heatmap, and its state. */
 import type { ViewContext } from "../../../context.ts";
 import type { Tile } from "../../../wire/tile.ts";
 import type { ExactRows } from "../../base/cellValues.ts";
@@ -31,10 +31,10 @@ export interface HeatmapState {
   readonly scale: ColourScale;
   /** The scale that targets and the text share with the layers. */
   readonly shared: SharedScale;
-  /** Words on the row that the map opens with, and the room kept for them. */
+  /** Words on the row that the map opens with, and their reserved room. */
   readonly opens: HTMLSpanElement;
   readonly opensRoom: HTMLSpanElement;
-  /** Rows as Python has them, for the readout; and for the shares of what stands apart. */
+  /** Exact rows from Python, for the readout; and for the shares of elements apart. */
   readonly exactRows: ExactRows;
   readonly chosen: Chosen;
   readonly shareRows: ExactRows;
@@ -44,26 +44,26 @@ export interface HeatmapState {
   size: Size | null;
   /** The drawn part of each axis. */
   parts: readonly [query: AxisPart, key: AxisPart] | null;
-  /** What stands apart, in words; empty: nothing. */
+  /** The names of the elements apart; empty: none. */
   names: string;
   /** Whether there is a column for the sink. */
   hasSink: boolean;
   /** Whether the whole map is shown, not a window of it. */
   isWhole: boolean;
-  /** Whether the pointer is on this map, and the row whose bar or whose cell of the sink it is on. */
+  /** Whether the pointer is on this map, and the row of the hovered bar or cell of the sink. */
   isInside: boolean;
   onBar: number;
   onSink: number;
   /** The row that was pinned by its cell of the sink. */
   pinnedSink: number;
-  /** What sizes and labels were computed for. */
+  /** The input of the current sizes and labels. */
   laidOut: string;
   readonly isLaidOut: (...values: unknown[]) => boolean;
   /** The pixels of the canvas. */
   image: ImageData | null;
-  /** What the canvas shows. */
+  /** The content of the canvas. */
   painted: string;
-  /** The source of the picture, which may be an older one. */
+  /** The source of the picture, which may be an older source. */
   paintedSource: string;
   /** The values that the canvas shows; null while they are awaited. */
   tile: Tile | null;

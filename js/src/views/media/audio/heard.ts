@@ -1,4 +1,6 @@
-/** What Python says of a sound: its words, and maps whose columns are equal parts of its seconds. The twin of views/media. */
+/**
+ * Python's data of a sound: its words, and maps whose columns are equal parts of its seconds. The twin of views/media.
+ */
 
 import type { ViewContext } from "../../../context.ts";
 import type { Source } from "../../../wire/wire.ts";
@@ -7,9 +9,9 @@ export interface SpokenWord {
   word: string;
   start: number;
   end: number;
-  /** What the model gave it; null if its times were given. */
+  /** The model's probability of the word; null if its times were given. */
   p: number | null;
-  /** Its element among the words of what was written, and of what was heard; -1: none. */
+  /** Its index among the written words, and among the heard words; -1: none. */
   written: number;
   spoken: number;
 }
@@ -46,7 +48,7 @@ export interface HeardMap {
   step: number;
   columns: number;
   what: string;
-  /** Share of every row that lies on padding. */
+  /** Share of every row that falls on padding. */
   outside: number[] | null;
   /** Row and second. */
   path: [number, number][];
@@ -54,7 +56,7 @@ export interface HeardMap {
 
 export const ALIGNMENT = "alignment";
 
-/** Whether a source of a view that shows a sound among other things is a map over its seconds. */
+/** Whether a source of a view that shows a sound among other media is a map over its seconds. */
 export const isHeard = ({ options }: ViewContext, { stack, unit }: Source): boolean =>
   ((options as { heard?: string[] }).heard ?? []).includes(stack) && unit !== "sentence";
 
@@ -69,7 +71,7 @@ export function peakOf(values: Float32Array, row: number, columns: number): [at:
 
 /** The first and the last row of a map that a word is; null if none is. */
 export function rowsOf(map: HeardMap, { word, start, end }: SpokenWord): [number, number] | null {
-  // Times come from the same numbers, so that equal ones are equal.
+  // Times come from the same numbers, so that equal times are exactly equal.
   const exact = map.spans.findIndex((span, i) => span?.[0] === start && span[1] === end && map.labels[i] === word);
   if (exact >= 0) return [exact, exact];
   const inside = map.spans.flatMap((span, i) => {

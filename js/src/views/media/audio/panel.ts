@@ -3,14 +3,14 @@ import { h, on, setChildren, setFlag, setStyles, setText, shortLabel } from "../
 import { setAttributes, svg } from "../../charts/svg.ts";
 import { type HeardMap, peakOf, type SpokenWord, seconds } from "./heard.ts";
 
-/** px of the chart of one word. */
+/** px of the chart of a word. */
 const [WIDE, TALL, BASE] = [276, 74, 62];
 
 export interface Panel {
   element: HTMLElement;
-  /** The words; drawn again only if they are other ones. */
+  /** The words; redrawn only if they differ. */
   offer(words: readonly SpokenWord[]): void;
-  /** `row` of the map is drawn over time, `marked` in it; `word` is the chosen one. */
+  /** `row` of the map is drawn over time, with `marked` highlighted; `word` is the chosen word. */
   show(
     word: number,
     map: HeardMap | null,

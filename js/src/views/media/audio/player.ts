@@ -4,7 +4,7 @@ import { atEnd } from "../../../dom.ts";
 const LARGEST = 32768;
 
 export interface SoundPlayer {
-  /** Play from one second to another; what was playing stops. */
+  /** Play a stretch of seconds; a stretch that is playing stops. */
   play(from: number, to: number): void;
   stop(): void;
   /** The second that is heard now; null while nothing plays. */
@@ -41,13 +41,13 @@ export function createPlayer(samples: Int16Array, rate: number, signal: AbortSig
       const source = context.createBufferSource();
       source.buffer = buffer;
       source.connect(context.destination);
-      const own = { source, from: first / rate, to: last / rate, since: context.currentTime };
+      const playback = { source, from: first / rate, to: last / rate, since: context.currentTime };
       source.addEventListener("ended", () => {
-        if (playing !== own) return;
+        if (playing !== playback) return;
         playing = null;
         changed();
       });
-      playing = own;
+      playing = playback;
       source.start();
       changed();
     },

@@ -1,9 +1,10 @@
 /**
- * The picture: wave, spectrogram, words and map below each other, on one axis of seconds.
+ * The picture: wave, spectrogram, words and map below each other, on a common axis of seconds.
  *
- * `tops` says where each lane begins; each has a function that draws it. `draw` draws everything, `mark` only what lies above.
+ * `tops` is where each lane begins; each has a function that draws it. `draw` draws everything, `mark` only the
+ * overlay.
  */
-import { colourAt, heatMap, type MapName, place, type Theme } from "../../../colour.ts";
+import { colourAt, heatMap, type MapName, scalePosition, type Theme } from "../../../colour.ts";
 import { assign, density, h, setChildren, setFlag, setStyles, shortLabel, thinned } from "../../../dom.ts";
 import type { SoundMedia } from "../../../wire/mediaState.ts";
 import { rule, setAttributes, svg } from "../../charts/svg.ts";
@@ -14,11 +15,11 @@ import { extent, type Pyramid } from "./wave.ts";
 
 /** px: room for names at the left, at most and at least; the margin at the right. */
 const [NAMES, FEWER, MARGIN] = [84, 40, 14];
-/** px: wave, spectrogram, boxes of words, the lowest map, the axis, and what is between. */
+/** px: wave, spectrogram, boxes of words, the lowest map, the axis, and the gaps between. */
 const [BOX, LOWEST, AXIS, GAP] = [24, 60, 28, 8];
 /** px of wave and spectrogram, and of both where there is little room: less than the last. */
 const [TALL, SMALL, LITTLE] = [[52, 76], [34, 50], 350] as const;
-/** px that a tick keeps from the next one, and from a marked second. */
+/** px between ticks, and between a tick and a marked second. */
 const [APART, CLEAR] = [90, 34];
 /** Spectrograms are mostly middling: their loud parts are to be seen. */
 const LOUD = 1.6;
@@ -34,12 +35,12 @@ export interface Shown {
   over: readonly [number, number] | null;
   /** Seconds that are marked. */
   marked: readonly [number, number] | null;
-  /** The pinned word, and the one pointed at; -1: none. */
+  /** The pinned word, and the hovered word; -1: none. */
   word: number;
   hovered: number;
 }
 
-/** Where something is: a second, in a lane, and in the map in a row. */
+/** A position in the picture: a second, in a lane, and in the map in a row. */
 export interface Spot {
   second: number;
   lane: "wave" | "mel" | "words" | "map" | "axis";
@@ -56,7 +57,7 @@ export interface Stage {
   element: HTMLElement;
   /** Draw everything in a box of this size, in px. */
   draw(shown: Shown, width: number, height: number): void;
-  /** Draw what marks the picture, and nothing else. */
+  /** Draw only the marks of the picture. */
   mark(shown: Shown): void;
   load(sound: Sound | null): void;
   spot(event: MouseEvent): Spot;
@@ -85,9 +86,9 @@ interface StageState {
   left: number;
   rows: number;
   font: string;
-  /** What is drawn; null: nothing yet. */
+  /** The drawn state; null before the first. */
   now: Shown | null;
-  /** The spectrogram and the map, a pixel a number, with what they were drawn from. */
+  /** The spectrogram and the map, a pixel per number, with their cache keys. */
   readonly cells: Record<"mel" | "map", { canvas: HTMLCanvasElement; key: unknown[] }>;
 }
 
@@ -107,7 +108,7 @@ export function createStage(theme: () => Theme): Stage {
     front as unknown as HTMLElement,
     head,
   );
-  /** The spectrogram and the map, a pixel a number, with what they were drawn from. */
+  /** The spectrogram and the map, a pixel per number, with their cache keys. */
   const cells: Record<"mel" | "map", { canvas: HTMLCanvasElement; key: unknown[] }> = {
     mel: { canvas: h("canvas"), key: [] },
     map: { canvas: h("canvas"), key: [] },
@@ -137,7 +138,7 @@ export function createStage(theme: () => Theme): Stage {
     mark: (shown) => mark(state, shown),
     load(given) {
       state.sound = given;
-      for (const held of Object.values(cells)) held.key = [];
+      for (const cell of Object.values(cells)) cell.key = [];
     },
     spot: (event) => spot(state, event),
     hear(second) {
@@ -183,7 +184,7 @@ function colours(state: StageState): MapName {
   return heatMap((state.now?.range[0] ?? 0) < 0, state.theme());
 }
 
-/** Size a canvas for the screen, and return what draws on it in CSS px. */
+/** Size a canvas for the screen, and return a context that draws on it in CSS px. */
 function pen(
   state: StageState,
   canvas: HTMLCanvasElement,
@@ -222,7 +223,7 @@ function drawWave(state: StageState, shown: Shown): void {
   }
 }
 
-/** Numbers as pixels, drawn anew only when they are other ones. */
+/** Numbers as pixels, redrawn only when they differ. */
 function pixels(
   state: StageState,
   kind: "mel" | "map",
@@ -232,7 +233,7 @@ function pixels(
   at: (i: number) => number,
 ): HTMLCanvasElement {
   const cached = state.cells[kind];
-  if (cached.key.length === key.length && cached.key.every((one, i) => one === key[i])) return cached.canvas;
+  if (cached.key.length === key.length && cached.key.every((part, i) => part === key[i])) return cached.canvas;
   cached.key = key;
   assign(cached.canvas, { width: across, height: down });
   const context = cached.canvas.getContext("2d");
@@ -265,7 +266,7 @@ function drawMap(state: StageState, shown: Shown): void {
   const context = map && pen(state, state.mapCanvas, tops(state).map, tall(state));
   if (!context || !map) return;
   const image = pixels(state, "map", map.columns, map.labels.length, [values, state.theme(), ...range], (i) =>
-    place(range[0] < 0 ? (values[i] as number) : Math.max(0, values[i] as number), range, "linear"),
+    scalePosition(range[0] < 0 ? (values[i] as number) : Math.max(0, values[i] as number), range, "linear"),
   );
   const { from, to } = shown.stretch;
   context.imageSmoothingEnabled = false;
@@ -287,7 +288,7 @@ function drawWords(state: StageState, shown: Shown): void {
       const name = shortLabel(word, 24);
       const box = h("div.audio-box.boxed", { "aria-hidden": "true", "data-word": String(i), title: name });
       setStyles(box, { left: `${begin}px`, width: `${room}px` });
-      // A name that does not fit, bold as it is when it is pinned, stands in the text above.
+      // A name that does not fit (measured in bold, as when it is pinned) is shown in the text above.
       if (1.1 * textWidth(name, state.font) <= room - 4) box.append(h("bdi", name));
       return box;
     }),

@@ -14,7 +14,7 @@ export function zoomed({ from, to }: Stretch, factor: number, second: number, wh
   return within({ from: second - ((second - from) / (to - from || 1)) * width, to: 0 }, width, whole);
 }
 
-/** Show what lies `by` seconds further. */
+/** The stretch `by` seconds further. */
 export const moved = ({ from, to }: Stretch, by: number, whole: number): Stretch =>
   within({ from: from + by, to: 0 }, to - from, whole);
 
@@ -28,8 +28,8 @@ export function ticksOf({ from, to }: Stretch, width: number, apart: number): nu
   const least = ((to - from) * apart) / Math.max(1, width);
   const power = 10 ** Math.floor(Math.log10(least || 1));
   const step = ([1, 2, 5, 10].find((m) => m * power >= least) ?? 10) * power;
-  const found: number[] = [];
+  const ticks: number[] = [];
   for (let i = Math.ceil(from / step - 1e-9); i * step <= to + 1e-9; i += 1)
-    found.push(Number((i * step).toPrecision(12)));
-  return found;
+    ticks.push(Number((i * step).toPrecision(12)));
+  return ticks;
 }

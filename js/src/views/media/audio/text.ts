@@ -1,4 +1,4 @@
-/** What was said, in words that can be chosen. */
+/** The spoken text, as words that can be chosen. */
 import { assign, h, on, setChildren, setFlag, setText, shortLabel } from "../../../dom.ts";
 import { uniqueName } from "../../base/popover.ts";
 import type { SpokenWord } from "./heard.ts";

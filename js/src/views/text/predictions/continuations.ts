@@ -55,7 +55,7 @@ export function createContinuations(
     if (way === "sample") request = { ...request, temperature, top_k: topK, top_p: topP, seed: seed++ };
     answers.retry(TOPIC);
     show(true);
-    // Request it here, not on every redraw.
+    // Requested on demand, not on every redraw.
     answers.get(TOPIC, request);
     show(true);
   };
@@ -66,7 +66,7 @@ export function createContinuations(
     return `Sampled at temperature ${temperature}${topK ? `, top k ${topK}` : ""}${topP < 1 ? `, top p ${topP}` : ""}, as chosen above.`;
   };
   const item = ({ tokens, logs, ended }: ContinuationsAnswer["items"][number]): HTMLElement => {
-    const sum = logs.reduce((total, one) => total + one, 0);
+    const sum = logs.reduce((total, value) => total + value, 0);
     const text = h(
       "bdi.continued",
       ...tokens.map((token, i) =>

@@ -13,7 +13,7 @@ export interface Logits {
 }
 
 export interface SamplingOptions {
-  /** 0: greedy. Otherwise one of `temperatures`. */
+  /** 0: greedy. Otherwise an element of `temperatures`. */
   temperature: number;
   /** 0: all. */
   topK: number;
@@ -26,10 +26,10 @@ export interface Distribution {
   /** Of all others together. */
   rest: number;
   /** The number of outcomes that can be sampled; null: more than are listed, unknown. */
-  kept: number | null;
+  remaining: number | null;
   /** The share of the distribution, after temperature, that can be sampled. */
   mass: number;
-  /** Whether probabilities are exact; otherwise the error is below the smallest of them. */
+  /** Whether probabilities are exact; otherwise the error is below the smallest. */
   exact: boolean;
 }
 
@@ -38,7 +38,7 @@ function softened({ largest, rest, temperatures }: Logits, temperature: number):
   const scaled = Float64Array.from(largest, (logit) => logit / temperature);
   const others = rest[temperatures.findIndex((t) => Math.abs(t - temperature) < 1e-6)] ?? -Infinity;
   const top = Math.max(scaled[0] ?? -Infinity, others);
-  const sum = scaled.reduce((total, one) => total + Math.exp(one - top), Math.exp(others - top));
+  const sum = scaled.reduce((total, value) => total + Math.exp(value - top), Math.exp(others - top));
   return [scaled.map((logit) => Math.exp(logit - top) / sum), Math.exp(others - top) / sum];
 }
 
@@ -47,35 +47,35 @@ export function samplingDistribution(logits: Logits, { temperature, topK, topP }
   if (temperature === 0) {
     const probabilities = new Float64Array(n);
     probabilities[0] = 1;
-    return { probabilities, rest: 0, kept: 1, mass: 1, exact: true };
+    return { probabilities, rest: 0, remaining: 1, mass: 1, exact: true };
   }
   const [all, others] = softened(logits, temperature);
   const cut = topK > 0 && topK < logits.count ? topK : logits.count;
-  const known = Math.min(n, cut);
+  const listed = Math.min(n, cut);
   let mass = 0;
-  for (let i = 0; i < known; i += 1) mass += all[i] as number;
-  // If top k exceeds the known logits, the others have at most this weight.
+  for (let i = 0; i < listed; i += 1) mass += all[i] as number;
+  // If top k exceeds the listed logits, the others have at most this weight.
   const unknown = cut > n ? others : 0;
   const exact = cut <= n || cut === logits.count;
   const total = mass + unknown;
-  if (topP >= 1) return finish(all, known, unknown, total, cut, exact);
+  if (topP >= 1) return finish(all, listed, unknown, total, cut, exact);
   let sum = 0;
-  for (let i = 0; i < known; i += 1) {
+  for (let i = 0; i < listed; i += 1) {
     sum += all[i] as number;
     // The outcome that reaches the sum is included.
     if (sum >= topP * total) return finish(all, i + 1, 0, sum, i + 1, exact);
   }
-  return finish(all, known, topP * total - mass, topP * total, null, false);
+  return finish(all, listed, topP * total - mass, topP * total, null, false);
 }
 
 function finish(
   all: Float64Array,
-  known: number,
+  listed: number,
   unknown: number,
   mass: number,
-  kept: number | null,
+  remaining: number | null,
   exact: boolean,
 ): Distribution {
-  const probabilities = all.map((weight, i) => (i < known ? weight / mass : 0));
-  return { probabilities, rest: Math.max(0, unknown / mass), kept, mass, exact };
+  const probabilities = all.map((weight, i) => (i < listed ? weight / mass : 0));
+  return { probabilities, rest: Math.max(0, unknown / mass), remaining, mass, exact };
 }

@@ -23,13 +23,13 @@ export function createSurprisal(
   signal: AbortSignal,
   choose: (index: number) => number | null,
 ): { element: HTMLElement; show(offered: boolean, chosen: number | null): void } {
-  const place = h("div.texts");
+  const container = h("div.texts");
   const [high, ramp, mean] = [h("span"), h("span.ramp"), h("span")];
   const readout = h("div.readout", { role: "status" });
   const element = h(
     "section.predicted",
     { "aria-label": "surprisal of the text" },
-    place,
+    container,
     h("div.row", h("span.field", "0", ramp, high), mean),
     readout,
   );
@@ -83,7 +83,7 @@ export function createSurprisal(
       },
     };
     strip = createStrip(ctx, axis, "", new Set(), events, bound.signal);
-    setChildren(place, strip.box);
+    setChildren(container, strip.box);
     setText(mean, `mean ${tickText(answer.mean)} bits per token, perplexity ${tickText(2 ** answer.mean)}`);
   };
   let builtAnswer: unknown;

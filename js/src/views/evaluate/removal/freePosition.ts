@@ -1,4 +1,4 @@
-/** Places for labels inside a chart: near what they name, and off everything else. */
+/** Positions for labels inside a chart: near the lines they name, and clear of everything else. */
 
 export interface Box {
   x: number;
@@ -9,7 +9,7 @@ export interface Box {
 
 export type Point = readonly [x: number, y: number];
 
-/** px between the places that are tried, and that a label keeps from a line. */
+/** px between candidate positions, and between a label and a line. */
 const STEP = 8;
 const GAP = 5;
 
@@ -17,34 +17,31 @@ const GAP = 5;
 const away = ({ x, y, width, height }: Box, [px, py]: Point): number =>
   Math.hypot(Math.max(x - px, 0, px - x - width), Math.max(y - py, 0, py - y - height));
 
-const overlap = (one: Box, other: Box): boolean =>
-  one.x < other.x + other.width &&
-  other.x < one.x + one.width &&
-  one.y < other.y + other.height &&
-  other.y < one.y + one.height;
+const overlap = (a: Box, b: Box): boolean =>
+  a.x < b.x + b.width && b.x < a.x + a.width && a.y < b.y + b.height && b.y < a.y + a.height;
 
 /**
- * The place in `area` for a label of this size that is nearest to the points it names, off these and all `others`, nearer
- * to its own than to theirs where that can be, and off the boxes that are `occupied`.
+ * The position in `area` for a label of this size that is nearest to the points of its line, clear of these and of
+ * `others`, nearer to its line than to the others if possible, and clear of the boxes in `occupied`.
  */
-export function freePlace(
+export function freePosition(
   area: Box,
   { width, height }: { width: number; height: number },
-  own: readonly Point[],
+  path: readonly Point[],
   others: readonly Point[],
   occupied: readonly Box[],
 ): Box {
   let best: Box = { x: area.x, y: area.y, width, height };
   let least = Infinity;
   const nearest = (box: Box, points: readonly Point[]): number => {
-    let found = Infinity;
-    for (const point of points) found = Math.min(found, away(box, point));
-    return found;
+    let least = Infinity;
+    for (const point of points) least = Math.min(least, away(box, point));
+    return least;
   };
   for (let y = area.y; y <= area.y + area.height - height; y += STEP) {
     for (let x = area.x; x <= area.x + area.width - width; x += STEP) {
       const box = { x, y, width, height };
-      const [mine, theirs] = [nearest(box, own), nearest(box, others)];
+      const [mine, theirs] = [nearest(box, path), nearest(box, others)];
       const crossed = 200 * (Math.max(0, GAP - mine) + Math.max(0, GAP - theirs));
       const covered = occupied.some((other) => overlap(box, other)) ? 5000 : 0;
       const unclear = Math.max(0, mine + 2 * GAP - theirs);

@@ -1,10 +1,10 @@
-/** What can be chosen in the view of a question, and what is chosen there now: the twin of attnwidgets/ask/kinds.py. */
+/** The possible choices in the view of a question, and the current choice: the twin of attnwidgets/ask/kinds.py. */
 import type { ViewContext } from "../../context.ts";
 import type { AnswerRecord } from "../../wire/questions.ts";
 import type { Axis, Source } from "../../wire/wire.ts";
 
-/** What the view has; empty without a view. */
-export interface Places {
+/** The layers, heads and elements of the view; empty without a view. */
+export interface Choices {
   layers: readonly number[];
   heads: readonly number[];
   queries: readonly string[];
@@ -12,7 +12,7 @@ export interface Places {
   base: number;
 }
 
-const NONE: Places = { layers: [], heads: [], queries: [], keys: [], base: 0 };
+const NONE: Choices = { layers: [], heads: [], queries: [], keys: [], base: 0 };
 
 const sorted = (numbers: readonly number[]): number[] => [...new Set(numbers)].sort((a, b) => a - b);
 
@@ -30,8 +30,8 @@ function axesOf(ctx: ViewContext, source: Source): [Axis, Axis] {
   return [source.kind === "attributions" ? key : ctx.axisOf(source.query), key];
 }
 
-/** What can be chosen; `unit` is what positions count. */
-export function placesOf(ctx: ViewContext, unit: string | null): Places {
+/** The possible choices; `unit` is the unit of positions. */
+export function choicesOf(ctx: ViewContext, unit: string | null): Choices {
   const { sources } = ctx.header();
   if (sources.length === 0) return NONE;
   const source = sourceOf(ctx, unit);
@@ -45,9 +45,9 @@ export function placesOf(ctx: ViewContext, unit: string | null): Places {
   };
 }
 
-const tokensOf = (axis: Axis, place: number): number[] => (axis.spans ? (axis.spans[place] ?? []) : [place]);
+const tokensOf = (axis: Axis, element: number): number[] => (axis.spans ? (axis.spans[element] ?? []) : [element]);
 
-/** What the view has chosen that answers a question of this kind; null: nothing does. */
+/** The current choice of the view that answers a question of this kind; null: none. */
 export function selected(ctx: ViewContext, { kind, unit }: AnswerRecord): unknown {
   if (ctx.header().sources.length === 0) return null;
   const { selection } = ctx;
@@ -62,13 +62,13 @@ export function selected(ctx: ViewContext, { kind, unit }: AnswerRecord): unknow
   }
   if (kind === "span") return spanIn(ctx);
   if (kind === "tokens") {
-    const places = selection.get("pins").flatMap((pin) => {
+    const tokens = selection.get("pins").flatMap((pin) => {
       const source = sourceOf(ctx, pin.unit);
       if (!source) return [];
       const [queries, keys] = axesOf(ctx, source);
       return pin.key >= 0 ? tokensOf(keys, pin.key) : tokensOf(queries, pin.query);
     });
-    return places.length ? sorted(places) : null;
+    return tokens.length ? sorted(tokens) : null;
   }
   return kind === "cell" ? cellIn(ctx, unit) : null;
 }
