@@ -18,7 +18,12 @@ from attnwidgets.tracing.continuations import continuations
 from attnwidgets.tracing.recording.borrow import borrowed, unwrap
 from attnwidgets.tracing.recording.cache import cache_copies, cache_parameter, cache_returned
 from attnwidgets.tracing.recording.inputs import limit_of, text_tokenizer
-from attnwidgets.tracing.recording.recorder import can_generate, forward_parameters, recording
+from attnwidgets.tracing.recording.recorder import (
+    can_generate,
+    forward_parameters,
+    only_last_logits,
+    recording,
+)
 from attnwidgets.tracing.recording.run import trace as record
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 
@@ -150,6 +155,40 @@ class Suffixes:
             ids = self._trace.inputs["input_ids"][0].tolist()
             return _logits(self._trace, [ids[at] for at in tokens])[start:]
         return self._run(start, [at for at in tokens if at > start])
+
+    def prefix(self, length: int, rows: int) -> Any:
+        """Return the keys and values of the first tokens, once for each row; None if the cache cannot be cut.
+
+        Args:
+            length: Number of the tokens.
+            rows: Number of texts that go on from them.
+        """
+        if self._cache is None:
+            return None
+        cache = cache_copies(self._cache, 1)
+        cache.crop(length - len(self._trace.tokens))
+        return cache_copies(cache, rows)
+
+    def next_logits(self, ids: torch.Tensor, length: int, cache: Any) -> tuple[torch.Tensor, Any]:
+        """Return the logits after the last token of every row [row, vocabulary], and the cache with the rows.
+
+        Args:
+            ids: The tokens of every row that are not in the cache [row, token].
+            length: Number of tokens in the cache.
+            cache: Keys and values of the tokens before; None: there are none.
+        """
+        takes = forward_parameters(self._model)
+        name = cache_parameter(takes)
+        inputs = {"input_ids": ids}
+        if "attention_mask" in self._trace.inputs:
+            inputs["attention_mask"] = ids.new_ones(len(ids), length + ids.shape[1])
+        options = {"return_dict": True, **only_last_logits(self._model)}
+        if "use_cache" in takes:
+            options["use_cache"] = name is not None
+        if name is not None and cache is not None:
+            options[name] = cache
+        outputs = self._trace.call(self._twin, inputs, options, {})
+        return outputs.logits[:, -1], cache_returned(outputs) if name is not None else None
 
     def _whole_cache(self) -> Any:
         takes, inputs = forward_parameters(self._model), self._trace.inputs
