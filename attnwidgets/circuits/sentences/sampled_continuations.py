@@ -1,4 +1,4 @@
-"""Continuations of a text from several tokens on, many from each: drawn together over one cache, and stored."""
+"""Continuations of a text, many from each of several tokens on: drawn together over one cache, and stored."""
 
 from __future__ import annotations
 
@@ -165,7 +165,9 @@ class _Writer:
         draws = self._sampling.draws
         uniforms = np.random.default_rng([self._sampling.seed, number]).random((draws, new))
         longer = max(1.0, (len(ids) + new) / len(self._trace.tokens))
-        size = max(1, int(together(self._model, self._trace, math.ceil(draws * longer), graph=False) / longer))
+        size = max(
+            1, int(together(self._model, self._trace, math.ceil(draws * longer), graph=False) / longer)
+        )
         texts: list[tuple[int, ...]] = []
         for start in range(0, draws, size):
             texts += self._rows(ids, uniforms[start : start + size])

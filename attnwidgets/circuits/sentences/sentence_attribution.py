@@ -127,7 +127,8 @@ def sentence_attribution(
         return _by_attention(trace, sentences, stack, causal, common, as_published=as_published)
     traced = _with_model(trace, method)
     if method == "resample":
-        require_writer(traced, stack)
+        purpose = 'sentence_attribution: "resample" lets a decoder write sentences anew'
+        require_writer(traced, stack, purpose, '; method="suppress" hides them instead')
         warnings.warn(f"sentence_attribution: {said_cost(sentences, samples)}.", UserWarning, stacklevel=2)
         changed = resampled(traced, sentences, samples, seed)
     else:

@@ -246,8 +246,14 @@ def said_cost(sentences: Sentences, samples: int) -> str:
     )
 
 
-def require_writer(trace: Trace, stack: str) -> None:
+def require_writer(trace: Trace, stack: str, purpose: str, instead: str) -> None:
     """Refuse models that do not write texts.
+
+    Args:
+        trace: The trace.
+        stack: Its stack.
+        purpose: The function, and what it lets a decoder do, for the message.
+        instead: What to do instead; may be empty.
 
     Raises:
         UnsupportedModelError: If the model does not, or reads more than token ids.
@@ -256,8 +262,7 @@ def require_writer(trace: Trace, stack: str) -> None:
     plain = set(trace.inputs) <= {"input_ids", "attention_mask"}
     if stack != "self" or not trace.is_causal(stack) or not can_generate(model) or not plain:
         raise UnsupportedModelError(
-            f'sentence_attribution: "resample" lets a decoder write sentences anew, and '
-            f'{type(model).__name__} does not continue texts here; method="suppress" hides them instead.'
+            f"{purpose}, and {type(model).__name__} does not continue texts of token ids alone here{instead}."
         )
 
 
