@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 SMOOTHING = 0.5
 """Added to the count of every answer that was drawn on either side (Jeffreys' prior)."""
+FEWEST = 10
+"""Draws on each side from which an importance is given."""
 _DRAWS = 4999  # of bootstraps and of random splits
 _SHOWN = 3  # answers in a cell
 
@@ -32,7 +34,8 @@ class Importance(NamedTuple):
     """How far the final answers move with each sentence, in nats, and how far they would by chance.
 
     Attributes:
-        value: KL(answers without the sentence || answers with it) [sentence]; NaN where nothing was drawn.
+        value: KL(answers without the sentence || answers with it) [sentence]; NaN for fewer than
+            10 draws on a side.
         low: Lower end of its bootstrap interval, less the bias of the estimate [sentence].
         high: Upper end [sentence].
         chance: What the largest values are when the same answers are split at random: their 95 % quantile, or
@@ -155,24 +158,24 @@ class ResampledAnswers(Table):
         )
         head = (
             "sentence",
-            "KL, nats",
-            "by chance",
-            "with another meaning",
+            "resampling, nats",
+            "chance",
+            "counterfactual, nats",
             "draws",
             "answers without it",
             "answers with it",
         )
         about = (
-            f"{self.counts[0].sum()} answers before and after each sentence; {self.level:.0%} intervals. "
-            "Coloured: more than chance, over all sentences."
+            f"{self.counts[0].sum()} answers before and after each sentence; {self.level:.0%} intervals. Of "
+            f"random splits, {self.level:.0%} are below chance. Coloured: more than chance, over all sentences."
         )
         return table(head, rows, [about, self.warning], left=(0, 5, 6))
 
     def _most_frequent(self, counts: Whole) -> str:
         order = [int(at) for at in np.argsort(-counts, kind="stable")[:_SHOWN] if counts[at]]
         more = int((counts > 0).sum()) - len(order)
-        listed = ", ".join(f"{counts[at]} × {self.answers[at]}" for at in order)
-        return listed + (f", {more} more" if more else "")
+        listed = "; ".join(f"{counts[at]} × {self.answers[at]}" for at in order)
+        return listed + (f"; {more} more" if more else "")
 
 
 def _interval(importance: Importance, at: int) -> str:
@@ -208,7 +211,7 @@ def importance_of(first: Whole, second: Whole, level: float, seed: int) -> Impor
 
 
 def _compared(first: Whole, second: Whole, level: float, rng: np.random.Generator) -> tuple[float, ...]:
-    if not first.sum() or not second.sum():
+    if min(first.sum(), second.sum()) < FEWEST:
         return (np.nan,) * len(Importance._fields)
     seen = first + second > 0
     first, second = first[seen], second[seen]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnwidgets.circuits.sentences.resampled_answers import ResampledAnswers, importance_of
+from attnwidgets.circuits.sentences.resampled_answers import FEWEST, ResampledAnswers, importance_of
 from attnwidgets.circuits.sentences.sampled_continuations import sampled
 from attnwidgets.circuits.sentences.suppression import require_writer
 from attnwidgets.concepts.states import states
@@ -67,7 +67,8 @@ def resample(
         UserWarning,
         stacklevel=3,
     )
-    vectors = _vectors(embed, trace, parts.texts)  # before the long work, so that it does not fail after it
+    originals = [_text(reader, [parts.ids[at] for at in sentence]).strip() for sentence in parts.sentences]
+    vectors = _vectors(embed, trace, originals)  # before the long work, so that it does not fail after it
     drawn, whole = sampled(trace, cuts, sampling, folder)
     before = parts.tokens[0]
     texts = [
@@ -117,9 +118,11 @@ def _finals(texts: Sequence[str], drawn: Drawn, answer: Callable[[str], str] | N
             for text, ended in zip(texts, drawn.ended, strict=True)
         ]
     result = [answer(text) for text in texts]
-    wrong = next((item for item in result if not isinstance(item, str)), None)
-    if wrong is not None:
-        raise TypeError(f"answer takes a text and returns one, not {wrong!r}; return '' where there is none.")
+    wrong = [item for item in result if not isinstance(item, str)]
+    if wrong:
+        raise TypeError(
+            f"answer takes a text and returns one, not {wrong[0]!r}; return '' where there is none."
+        )
     return [item.strip() or NO_ANSWER for item in result]
 
 
@@ -148,8 +151,8 @@ def _differing(
 ) -> list[NDArray[np.bool_]]:
     """Return whether each new sentence differs in meaning from the one in whose place it is [sentence][draw].
 
-    Its similarity is below the median over all draws of all sentences. A draw that ended at once has no new
-    sentence, and differs.
+    Its similarity is at most the median over all draws of all sentences, and below 1. A draw that ended at
+    once has no new sentence, and differs.
 
     Args:
         new: The new sentences; "" for none.
@@ -167,7 +170,7 @@ def _differing(
     ]
     values = np.concatenate(similarity)
     median = np.median(values[np.isfinite(values)])
-    return [row < median - _ROUNDING for row in similarity]
+    return [row < min(median + _ROUNDING, 1 - _ROUNDING) for row in similarity]
 
 
 def _vectors(embed: Any, trace: Trace, texts: Sequence[str]) -> Float:
@@ -213,10 +216,11 @@ def _warning(
             f"around {single.sum()} of {len(sentences)} sentences most answers were given once, and KL says "
             "nothing: answer= names what is compared"
         )
-    none = different.sum(axis=1) == 0
-    if none.any():
+    few = different.sum(axis=1) < FEWEST
+    if few.any():
         notes.append(
-            f"{none.sum()} of {len(sentences)} sentences were never replaced by one with another meaning"
+            f"no counterfactual importance of {few.sum()} of {len(sentences)} sentences: in fewer than {FEWEST} "
+            "draws the new sentence has another meaning"
         )
     if whole:
         notes.append(f"every continuation read the whole text: {whole}")

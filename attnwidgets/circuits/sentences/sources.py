@@ -214,9 +214,9 @@ class Sources(Table, Viewable):
 
         with half a draw added to each answer that was given on either side. The counterfactual importance
         takes only those answers without it whose new sentence differs in meaning: its cosine similarity with
-        sentence i is below the median over all sentences. Continuations from after a sentence are those from
-        before the next, so that S sentences cost `draws` x (S + 1) of them; a UserWarning states the cost
-        before they start. `cache`, the folder of `aw.circuits.sources`, stores those that are finished.
+        sentence i is at most the median over all draws, and below 1. Continuations from after a sentence are
+        those from before the next, so that S sentences cost `draws` x (S + 1) of them; a UserWarning states
+        the cost before they start. Finished ones are stored in `cache`, the folder of `aw.circuits.sources`.
 
         Args:
             draws: Number of answers from before and after each sentence.
