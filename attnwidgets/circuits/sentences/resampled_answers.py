@@ -166,8 +166,9 @@ class ResampledAnswers(Table):
             "answers with it",
         )
         about = (
-            f"{self.counts[0].sum()} answers before and after each sentence; {self.level:.0%} intervals. Of "
-            f"random splits, {self.level:.0%} are below chance. Coloured: more than chance, over all sentences."
+            f"{self.counts[0].sum()} answers before and after each sentence; {self.level:.0%} intervals. "
+            f"Chance: {self.level:.0%} of random splits are below. Coloured: p at most {1 - self.level:.2g}, "
+            "corrected for the number of sentences."
         )
         return table(head, rows, [about, self.warning], left=(0, 5, 6))
 

@@ -219,8 +219,8 @@ def _warning(
     few = different.sum(axis=1) < FEWEST
     if few.any():
         notes.append(
-            f"no counterfactual importance of {few.sum()} of {len(sentences)} sentences: in fewer than {FEWEST} "
-            "draws the new sentence has another meaning"
+            f"no counterfactual importance of {few.sum()} of {len(sentences)} sentences: in fewer than "
+            f"{FEWEST} draws the new sentence has another meaning"
         )
     if whole:
         notes.append(f"every continuation read the whole text: {whole}")

@@ -262,7 +262,7 @@ def require_writer(trace: Trace, stack: str, purpose: str, instead: str) -> None
     plain = set(trace.inputs) <= {"input_ids", "attention_mask"}
     if stack != "self" or not trace.is_causal(stack) or not can_generate(model) or not plain:
         raise UnsupportedModelError(
-            f"{purpose}, and {type(model).__name__} does not continue texts of token ids alone here{instead}."
+            f"{purpose}, and {type(model).__name__} does not continue texts here{instead}."
         )
 
 

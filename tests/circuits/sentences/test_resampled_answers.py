@@ -109,10 +109,11 @@ def test_kl_is_that_of_smoothed_counts() -> None:
     p, q = np.array([3.5, 1.5, 0.5]) / 5.5, np.array([0.5, 1.5, 5.5]) / 7.5
     assert kl_of_counts([3, 1, 0], [0, 1, 5]) == pytest.approx(float((p * np.log(p / q)).sum()))
     # Answers of other sentences add nothing.
-    result = importance_of(np.array([[3, 1, 0, 0]]), np.array([[0, 1, 5, 0]]), 0.95, 0)
-    assert result.value[0] == pytest.approx(float((p * np.log(p / q)).sum()))
-    nothing = importance_of(np.array([[0, 0]]), np.array([[2, 1]]), 0.95, 0)
-    assert all(np.isnan(x[0]) for x in nothing)
+    first, second = np.array([[30, 10, 0, 0]]), np.array([[0, 10, 50, 0]])
+    result = importance_of(first, second, 0.95, 0)
+    assert result.value[0] == pytest.approx(float(kl_of_counts([30, 10, 0], [0, 10, 50])))
+    few = importance_of(np.array([[5, 4]]), np.array([[20, 10]]), 0.95, 0)
+    assert all(np.isnan(x[0]) for x in few)
 
 
 def test_chance_and_intervals_tell_noise_from_effect() -> None:
@@ -187,7 +188,8 @@ def test_the_sentence_that_decides_is_told_from_others(planted: Any) -> None:
     assert result.resampling.low[0] > result.resampling.chance[0]
     assert result.resampling.value[1:].tolist() == [0, 0]
     assert result.strongest() == ("k a 。",)
-    assert result.warning == "160 of 160 answers reached the largest number of tokens before they ended"
+    assert result.warning.startswith("160 of 160 answers reached the largest number of tokens before they ")
+    assert "no counterfactual importance of 1 of 3 sentences: in fewer than 10 draws" in result.warning
     assert all(text.startswith("ka。bb。") for text in result.texts[2])
 
 
