@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnwidgets.circuits.sentences.resampled_answers import FEWEST, ResampledAnswers, importance_of
+from attnwidgets.circuits.sentences.rewriting import require_writer
 from attnwidgets.circuits.sentences.sampled_continuations import sampled
-from attnwidgets.circuits.sentences.suppression import require_writer
 from attnwidgets.concepts.states import states
 from attnwidgets.tracing.recording.borrow import unwrap
 from attnwidgets.tracing.recording.inputs import limit_of, text_tokenizer

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     Float = NDArray[np.float64]
 
-_DESC = "writing answers anew"
+_DESC = "writing continuations"
 _LIKELIEST = 256  # tokens that are sorted first: they mostly hold the share `top_p` of the probability
 
 
@@ -51,8 +51,8 @@ class Sampling:
     seed: int
 
     def __post_init__(self) -> None:
-        if self.draws < 2:  # noqa: PLR2004 - shares of a single answer say nothing
-            raise ValueError(f"draws must be 2 or more, not {self.draws}.")
+        if self.draws < 1:
+            raise ValueError(f"draws must be 1 or more, not {self.draws}.")
         if not self.temperature > 0:
             raise ValueError(f"temperature must be above 0, not {self.temperature}.")
         if not 0 < self.top_p <= 1:
@@ -96,7 +96,7 @@ def sampled(
     with ExitStack() as exits:
         total = sampling.draws * len(cuts)
         steps = exits.enter_context(closing(progress(range(total), _DESC)))
-        next(steps)  # a step is reported when the next begins
+        next(steps, None)  # a step is reported when the next begins
         writer: _Writer | None = None
         for number, (kept, new) in enumerate(cuts):
             path = None if folder is None else Path(folder) / f"{key_of(about, ids[:kept], number, new)}.json"

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import numpy as np
 
 from attnwidgets._errors import require_choice
+from attnwidgets.circuits.sentences.rewriting import require_writer, resampled, said_cost
 from attnwidgets.circuits.sentences.sentence_units import Sentences, between_sentences, sentences_of
-from attnwidgets.circuits.sentences.suppression import effects, require_writer, resampled, said_cost
+from attnwidgets.circuits.sentences.suppression import effects
 from attnwidgets.explanations.results.description import READING, AxisWords
 from attnwidgets.explanations.results.mixing_map import MixingMap
 from attnwidgets.explanations.results.trace_protocol import provenance_of, require_trace, resolve_stack

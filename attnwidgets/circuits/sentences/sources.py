@@ -23,9 +23,9 @@ from attnwidgets.circuits.sentences.part_scores import (
     score_parts,
 )
 from attnwidgets.circuits.sentences.resampling import resample
+from attnwidgets.circuits.sentences.rewriting import TEMPERATURE, TOP_P
 from attnwidgets.circuits.sentences.sampled_continuations import Sampling
 from attnwidgets.circuits.sentences.sentence_attribution import LONG_WORK
-from attnwidgets.circuits.sentences.suppression import TEMPERATURE, TOP_P
 from attnwidgets.explanations.results.attributions import Attributions
 from attnwidgets.explanations.results.trace_protocol import provenance_of, require_trace
 from attnwidgets.explanations.viewable import Viewable, bundle_of

@@ -242,7 +242,7 @@ def test_what_says_nothing_is_said(planted: Any) -> None:
 
 def test_what_cannot_be_resampled_is_refused(planted: Any) -> None:
     for options, match in [
-        ({"draws": 1}, "draws must be 2 or more, not 1"),
+        ({"draws": 0}, "draws must be 1 or more, not 0"),
         ({"temperature": 0}, "temperature must be above 0, not 0"),
         ({"top_p": 0}, "top_p is a sum of probabilities"),
         ({"seed": -1}, "seed must be 0 or more"),
