@@ -189,7 +189,7 @@ class _Writer:
         results: dict[int, tuple[int, ...]] = {}
         rows = np.arange(len(uniforms))  # those that are still run
         for step in range(uniforms.shape[1]):
-            logits, cache = self._suffixes.next_logits(texts[:, cached:], cached, cache)
+            logits, cache = self._suffixes.next_logits(texts[:, cached:], cache)
             cached = 0 if cache is None else texts.shape[1]
             texts = torch.cat([texts, draw_tokens(logits, uniforms[rows, step], self._sampling)], dim=1)
             is_last = step + 1 == uniforms.shape[1]

@@ -220,17 +220,15 @@ class Sources(Table, Viewable):
 
         Args:
             draws: Number of answers from before and after each sentence.
-            answer: Takes the text of a whole answer and returns its final answer, "" where there is none. By
-                default its last sentence; answers that do not end within `max_new_tokens` are then counted as
-                one, "(not ended)".
-            embed: What compares sentences: a function that takes texts and returns vectors [text, dim], or a
-                model with its tokenizer, of whose last states the mean over tokens is taken.
-                `aw.demo_model("encoder")` is the authors'. By default the explained model.
+            answer: Takes the text of a whole answer and returns its final answer, "" for none. By default its
+                last sentence; those that do not end within `max_new_tokens` are then one, "(not ended)".
+            embed: Compares sentences: a function from texts to vectors [text, dim], or a model and its
+                tokenizer, whose mean last states are compared: `aw.demo_model("encoder")` is the authors'. By
+                default the explained model.
             temperature: Logits are divided by it. The authors' is 0.6.
             top_p: Tokens are drawn among the fewest whose probabilities reach this sum. The authors' is 0.95.
-            max_new_tokens: Largest number of new tokens; by default 32 more than twice those that the answer
-                has from there on.
-            level: Coverage of the intervals, and the share of random splits below `.chance`.
+            max_new_tokens: Most new tokens; by default 32 more than twice those of the answer from there on.
+            level: Coverage of the intervals; share of random splits below `.chance`.
             seed: The same seed draws the same.
 
         Returns:
@@ -243,8 +241,8 @@ class Sources(Table, Viewable):
             UnsupportedModelError: If the model does not continue texts, or reads more than token ids.
             TypeError: If `answer` returns something else than a text.
 
-        Source: Bogdan et al. 2025, Thought Anchors, section 3. Their median is over the sentences of a data
-        set. Intervals, chance and the smoothing are this package's.
+        Source: Bogdan et al. 2025, Thought Anchors, section 3; intervals, chance, smoothing and the median
+        over a single text are this package's.
         """
         if self._parts is None or self._work is None:
             raise ValueError("resample runs the model: call it on what aw.circuits.sources returned.")

@@ -1,4 +1,4 @@
-"""The effect of every suppressed sentence on the predictions at all later tokens, over a cache of the earlier."""
+"""The effect of suppressed sentences on the predictions at all later tokens, over a cache of earlier ones."""
 
 from __future__ import annotations
 
@@ -159,25 +159,22 @@ class Suffixes:
         cache.crop(length - len(self._trace.tokens))
         return cache_copies(cache, rows)
 
-    def next_logits(self, ids: torch.Tensor, length: int, cache: Any) -> tuple[torch.Tensor, Any]:
+    def next_logits(self, ids: torch.Tensor, cache: Any) -> tuple[torch.Tensor, Any]:
         """Return the logits after the last token of every row [row, vocabulary], and the cache with the rows.
 
         Args:
             ids: The tokens of every row that are not in the cache [row, token].
-            length: Number of tokens in the cache.
             cache: Keys and values of the tokens before; None: there are none.
         """
         takes = forward_parameters(self._model)
         name = cache_parameter(takes)
-        inputs = {"input_ids": ids}
-        if "attention_mask" in self._trace.inputs:
-            inputs["attention_mask"] = ids.new_ones(len(ids), length + ids.shape[1])
         options = {"return_dict": True, **only_last_logits(self._model)}
         if "use_cache" in takes:
             options["use_cache"] = name is not None
         if name is not None and cache is not None:
             options[name] = cache
-        outputs = self._trace.call(self._twin, inputs, options, {})
+        # Without a mask, as all tokens are read: Mamba takes one of the new tokens, other models of all.
+        outputs = self._trace.call(self._twin, {"input_ids": ids}, options, {})
         return outputs.logits[:, -1], cache_returned(outputs) if name is not None else None
 
     def _whole_cache(self) -> Any:
@@ -193,7 +190,7 @@ class Suffixes:
         cache = cache_returned(outputs)
         if cache is None or not hasattr(cache, "crop") or not hasattr(cache, "layers"):
             self.whole = "its cache cannot be cut"
-        elif any(hasattr(layer, "recurrent_states") for layer in cache.layers):
+        elif hasattr(cache, "linear_cache") or any(hasattr(x, "recurrent_states") for x in cache.layers):
             # A state cannot be cut, nor can a source be taken out of it.
             self.whole = "a recurrent state cannot be cut"
         elif any(getattr(cache, "is_sliding", [False])):

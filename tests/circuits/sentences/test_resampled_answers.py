@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import torch
+import transformers as hf
 
 import attnwidgets as aw
 from attnwidgets.circuits.sentences import sampled_continuations
@@ -25,8 +26,14 @@ if TYPE_CHECKING:
 KEPT = 6
 
 
+def mamba() -> Any:
+    return hf.MambaForCausalLM(
+        hf.MambaConfig(vocab_size=120, hidden_size=16, num_hidden_layers=2, state_size=4)
+    )
+
+
 def trace_of(family: str, ends: list[int] | None = None) -> Any:
-    model = tiny.build(tiny.TEXT[family]).double()
+    model = tiny.build(tiny.TEXT.get(family, mamba)).double()
     model.generation_config.eos_token_id = ends
     return aw.trace(model, None, input_ids=np.random.default_rng(0).integers(3, 100, 12).tolist())
 
@@ -54,13 +61,14 @@ def test_single_tokens_are_drawn_with_their_probabilities() -> None:
         assert abs(counts[token] - draws * p) <= 5 * np.sqrt(draws * p * (1 - p)) + 1
 
 
-@pytest.mark.parametrize("family", ["Llama", "GPT-2", "Gemma 2"])
+@pytest.mark.parametrize("family", ["Llama", "GPT-2", "Gemma 2", "Mamba"])
 def test_continuations_are_those_of_passes_over_the_whole_text(family: str) -> None:
     ends = list(range(0, 100, 4))  # a quarter of the vocabulary, so that rows end at different tokens
     trace = trace_of(family, ends)
     cuts = [(KEPT, 7), (12, 4)]
     drawn, whole = sampled(trace, cuts, Sampling(5, 0.8, 0.95, seed=3))
-    assert bool(whole) == (family == "Gemma 2")  # a sliding window cannot be cut
+    # A sliding window and a recurrent state cannot be cut.
+    assert bool(whole) == (family in ("Gemma 2", "Mamba"))
     ids = trace.input_ids.tolist()
     for number, (kept, new) in enumerate(cuts):
         uniforms = np.random.default_rng([3, number]).random((5, new))
