@@ -62,8 +62,8 @@ def resample(
     cuts = _cuts(parts, reader, max_new_tokens)
     most = sampling.draws * sum(new for _, new in cuts)
     warnings.warn(
-        f"resample: up to {most:,} new tokens, {sampling.draws:,} continuations from each of {len(cuts):,} "
-        "tokens on.",
+        f"resample: up to {most:,} new tokens, in {sampling.draws:,} continuations from before each of "
+        f"{len(parts.sentences):,} sentences and from the end.",
         UserWarning,
         stacklevel=3,
     )

@@ -14,6 +14,7 @@ import torch
 import transformers as hf
 
 import attnwidgets as aw
+from attnwidgets._progress import Cancelled, observing
 from attnwidgets.circuits.sentences import sampled_continuations
 from attnwidgets.circuits.sentences.resampled_answers import importance_of, kl_of_counts
 from attnwidgets.circuits.sentences.resampling import last_sentence, normalised
@@ -113,6 +114,21 @@ def test_draws_follow_from_the_seed_alone_and_are_stored(
         assert sampled(trace, cuts, Sampling(4, 0.6, 0.95, seed=0), tmp_path)[0] == first
 
 
+def test_drawing_can_be_stopped_and_goes_on_from_what_is_finished(tmp_path: Path) -> None:
+    trace = trace_of("Llama")
+    cuts = [(KEPT, 1), (9, 3)]
+
+    def stop(done: int, total: int | None, desc: str) -> None:
+        if total == 8 and done == 5:  # continuations of both; one of the second is drawn
+            raise Cancelled
+
+    with observing(stop), pytest.raises(Cancelled):
+        sampled(trace, cuts, Sampling(4, 0.6, 0.95, seed=0), tmp_path)
+    assert len(list(tmp_path.iterdir())) == 1
+    again, _ = sampled(trace, cuts, Sampling(4, 0.6, 0.95, seed=0), tmp_path)
+    assert again == sampled(trace, cuts, Sampling(4, 0.6, 0.95, seed=0))[0]
+
+
 def test_kl_is_that_of_smoothed_counts() -> None:
     p, q = np.array([3.5, 1.5, 0.5]) / 5.5, np.array([0.5, 1.5, 5.5]) / 7.5
     assert kl_of_counts([3, 1, 0], [0, 1, 5]) == pytest.approx(float((p * np.log(p / q)).sum()))
@@ -179,7 +195,7 @@ def bag(texts: list[str]) -> np.ndarray:
 
 
 def resampled(sources: Any, draws: int = 40, **options: Any) -> Any:
-    with pytest.warns(UserWarning, match=rf"up to [\d,]+ new tokens, {draws} continuations from each of 4 "):
+    with pytest.warns(UserWarning, match=rf"up to {48 * draws:,} new tokens, in {draws} continuations from"):
         return sources.resample(draws, max_new_tokens=12, **options)
 
 
