@@ -57,6 +57,8 @@ def resample(
     reader = text_tokenizer(trace.tokenizer)
     if reader is None:
         raise ValueError("resample compares texts: trace with the model's tokenizer.")
+    if sampling.draws < FEWEST:
+        raise ValueError(f"draws must be {FEWEST} or more, not {sampling.draws}.")
     if not 0 < level < 1:
         raise ValueError(f"level={level} is not above 0 and below 1.")
     cuts = _cuts(parts, reader, max_new_tokens)
@@ -69,7 +71,7 @@ def resample(
     )
     originals = [_text(reader, [parts.ids[at] for at in sentence]).strip() for sentence in parts.sentences]
     vectors = _vectors(embed, trace, originals)  # before the long work, so that it does not fail after it
-    drawn, whole = sampled(trace, cuts, sampling, folder)
+    drawn = sampled(trace, cuts, sampling, folder)
     before = parts.tokens[0]
     texts = [
         tuple(_text(reader, parts.ids[before:kept] + list(ids)) for ids in item.ids)
@@ -91,7 +93,7 @@ def resample(
         importance_of(different, counts[1:], level, sampling.seed),
         tuple(texts),
         level,
-        _warning(parts.texts, counts, different, drawn, whole),
+        _warning(counts, different, drawn),
     )
 
 
@@ -198,9 +200,7 @@ def _vectors(embed: Any, trace: Trace, texts: Sequence[str]) -> Float:
     return vectors / np.where(lengths == 0, 1, lengths)
 
 
-def _warning(
-    sentences: Sequence[str], counts: Whole, different: Whole, drawn: Sequence[Drawn], whole: str
-) -> str:
+def _warning(counts: Whole, different: Whole, drawn: Sequence[Drawn]) -> str:
     """Return what the numbers do not cover."""
     notes = []
     open_ended = sum(not ended for item in drawn for ended in item.ended)
@@ -213,17 +213,15 @@ def _warning(
     single = (pairs == 1).sum(axis=1) > pairs.sum(axis=1) / 2
     if single.any():
         notes.append(
-            f"around {single.sum()} of {len(sentences)} sentences most answers were given once, and KL says "
+            f"around {single.sum()} of {len(different)} sentences most answers were given once, and KL says "
             "nothing: answer= names what is compared"
         )
     few = different.sum(axis=1) < FEWEST
     if few.any():
         notes.append(
-            f"no counterfactual importance of {few.sum()} of {len(sentences)} sentences: in fewer than "
+            f"no counterfactual importance of {few.sum()} of {len(different)} sentences: in fewer than "
             f"{FEWEST} draws the new sentence has another meaning"
         )
-    if whole:
-        notes.append(f"every continuation read the whole text: {whole}")
     return "; ".join(notes)
 
 

@@ -85,7 +85,7 @@ def resampled(trace: Trace, sentences: Sentences, samples: int, seed: int) -> np
     room = math.inf if limit is None else limit - len(ids)
     spans = spans_to_write(sentences)
     cuts = [(start, int(min(_most(stop - start), stop - start + room))) for _, start, stop in spans]
-    drawn, _ = sampled(trace, cuts, Sampling(samples, TEMPERATURE, TOP_P, seed))
+    drawn = sampled(trace, cuts, Sampling(samples, TEMPERATURE, TOP_P, seed))
     for (number, start, stop), written in zip(progress(spans, "reading on"), drawn, strict=True):
         for item in written.ids:
             new = _first_sentence(list(item), stop - start, reader)

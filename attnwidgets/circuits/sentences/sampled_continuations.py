@@ -14,6 +14,7 @@ import torch
 
 from attnwidgets._files import write_bytes
 from attnwidgets._progress import progress, report
+from attnwidgets._tensors import widened
 from attnwidgets.circuits.sentences.suppression import Suffixes
 from attnwidgets.tracing.content import fingerprint_of, key_of
 from attnwidgets.tracing.pass_memory import together
@@ -21,7 +22,7 @@ from attnwidgets.tracing.recording.borrow import unwrap
 from attnwidgets.tracing.recording.continuation import greedy
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
     from typing_extensions import Self
@@ -76,8 +77,8 @@ class Drawn:
 
 def sampled(
     trace: Trace, cuts: Sequence[tuple[int, int]], sampling: Sampling, folder: Any = None
-) -> tuple[list[Drawn], str]:
-    """Return continuations of a text from several tokens on, and why nothing was shared ("" if it was).
+) -> list[Drawn]:
+    """Return continuations of a text from several tokens on.
 
     Continuations of a text share its keys and values where the cache of the model can be cut. Elsewhere each
     row reads the text itself. Torch's random numbers are not used.
@@ -94,28 +95,45 @@ def sampled(
     about = None if folder is None else key_of(__version__, fingerprint_of(trace.model), sampling)
     results: list[Drawn] = []
     with ExitStack() as exits:
-        total = sampling.draws * len(cuts)
-        steps = exits.enter_context(closing(progress(range(total), _DESC)))
-        next(steps, None)  # a step is reported when the next begins
+        done = exits.enter_context(closing(_Done(sampling.draws * len(cuts))))
         writer: _Writer | None = None
         for number, (kept, new) in enumerate(cuts):
             path = None if folder is None else Path(folder) / f"{key_of(about, ids[:kept], number, new)}.json"
             drawn = None if path is None else _stored(path)
             if drawn is None:
-                writer = writer or exits.enter_context(_Writer(trace, sampling, steps))
+                writer = writer or exits.enter_context(_Writer(trace, sampling, done))
                 drawn = writer.draw(ids[:kept], new, number)
                 if path is not None:
                     path.parent.mkdir(parents=True, exist_ok=True)
                     write_bytes(path, json.dumps([drawn.ids, drawn.ended]).encode())
             else:
-                _advance(steps, len(drawn.ids))
+                done.add(len(drawn.ids))
             results.append(drawn)
-    return results, "" if writer is None else writer.whole
+    return results
 
 
-def _advance(steps: Iterator[int], count: int) -> None:
-    for _ in range(count):
-        next(steps, None)
+class _Done:
+    """How many continuations are done, on a progress bar, and to an observer at every token.
+
+    Args:
+        total: How many there are.
+    """
+
+    def __init__(self, total: int) -> None:
+        self._count, self._total = 0, total
+        self._steps = progress(range(total), _DESC)
+        next(self._steps, None)  # a step is reported when the next begins
+
+    def add(self, count: int) -> None:
+        """Report that some more are done, or, without any, that the work goes on."""
+        for _ in range(count):
+            next(self._steps, None)
+        self._count += count
+        report(self._count, self._total, _DESC)
+
+    def close(self) -> None:
+        """Remove the bar."""
+        self._steps.close()
 
 
 def _stored(path: Path) -> Drawn | None:
@@ -133,14 +151,11 @@ class _Writer:
     Args:
         trace: The trace of the text.
         sampling: How continuations are drawn.
-        steps: Takes a step for every continuation.
-
-    Attributes:
-        whole: Why every row reads the text itself; "" if rows share its keys and values.
+        done: Counts the continuations.
     """
 
-    def __init__(self, trace: Trace, sampling: Sampling, steps: Iterator[int]) -> None:
-        self._trace, self._sampling, self._steps = trace, sampling, steps
+    def __init__(self, trace: Trace, sampling: Sampling, done: _Done) -> None:
+        self._trace, self._sampling, self._done = trace, sampling, done
         self._model = unwrap(trace.model)
         self._suffixes = Suffixes(trace, trace.default_stack)
         ends = greedy(self._model, 1).eos_token_id
@@ -148,7 +163,6 @@ class _Writer:
 
     def __enter__(self) -> Self:
         self._suffixes.__enter__()
-        self.whole = self._suffixes.whole
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -194,11 +208,9 @@ class _Writer:
             texts = torch.cat([texts, draw_tokens(logits, uniforms[rows, step], self._sampling)], dim=1)
             is_last = step + 1 == uniforms.shape[1]
             ended = np.array([is_last or token in self._ends for token in texts[:, -1].tolist()])
-            for at in np.flatnonzero(ended):
-                if rows[at] not in results:
-                    results[rows[at]] = tuple(texts[at, len(ids) :].tolist())
-                    next(self._steps, None)
-            report(len(results), len(uniforms), _DESC)
+            new = [at for at in np.flatnonzero(ended) if rows[at] not in results]
+            results |= {rows[at]: tuple(texts[at, len(ids) :].tolist()) for at in new}
+            self._done.add(len(new))
             if len(results) == len(uniforms):
                 break
             if ended.any() and (shared or cache is None):  # states of other caches cannot be taken apart
@@ -220,7 +232,7 @@ def draw_tokens(logits: torch.Tensor, uniforms: Float, sampling: Sampling) -> to
         uniforms: Random numbers from 0 to 1 [row].
         sampling: Temperature and `top_p`.
     """
-    p = (logits.double() / sampling.temperature).softmax(-1)
+    p = (widened(logits) / sampling.temperature).softmax(-1)
     count = p.shape[-1]
     size = min(count, _LIKELIEST)
     values, order = p.topk(size)
@@ -229,6 +241,6 @@ def draw_tokens(logits: torch.Tensor, uniforms: Float, sampling: Sampling) -> to
     total = values.cumsum(-1)
     # The most probable is always kept: the sum before it is 0.
     kept = (total - values < sampling.top_p).sum(-1, keepdim=True)
-    chosen = torch.from_numpy(uniforms[:, None]).to(total) * total.gather(1, kept - 1)
-    at = torch.searchsorted(total, chosen, right=True)
+    shares = torch.tensor(uniforms[:, None], dtype=total.dtype, device=total.device)
+    at = torch.searchsorted(total, shares * total.gather(1, kept - 1), right=True)
     return order.gather(1, torch.minimum(at, kept - 1))

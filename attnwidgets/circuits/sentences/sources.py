@@ -219,7 +219,7 @@ class Sources(Table, Viewable):
         the cost before they start. Finished ones are stored in `cache`, the folder of `aw.circuits.sources`.
 
         Args:
-            draws: Number of answers from before and after each sentence.
+            draws: Number of answers from before and after each sentence, 10 or more.
             answer: Takes the text of a whole answer and returns its final answer, "" for none. By default its
                 last sentence; those that do not end within `max_new_tokens` are then one, "(not ended)".
             embed: Compares sentences: a function from texts to vectors [text, dim], or a model and its

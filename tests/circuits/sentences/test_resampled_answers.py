@@ -19,6 +19,7 @@ from attnwidgets.circuits.sentences import sampled_continuations
 from attnwidgets.circuits.sentences.resampled_answers import importance_of, kl_of_counts
 from attnwidgets.circuits.sentences.resampling import last_sentence, normalised
 from attnwidgets.circuits.sentences.sampled_continuations import Sampling, sampled
+from tests.circuits.made import counted
 from tests.tracing import tiny
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def test_single_tokens_are_drawn_with_their_probabilities() -> None:
     trace = trace_of("Llama")
     exact = nucleus(trace.logits[KEPT - 1], 0.6, 0.9)
     draws = 1000
-    (drawn,), _ = sampled(trace, [(KEPT, 1)], Sampling(draws, 0.6, 0.9, seed=1))
+    (drawn,) = sampled(trace, [(KEPT, 1)], Sampling(draws, 0.6, 0.9, seed=1))
     counts = Counter(token for (token,) in drawn.ids)
     assert set(counts) <= set(exact)
     for token, p in exact.items():
@@ -67,9 +68,7 @@ def test_continuations_are_those_of_passes_over_the_whole_text(family: str) -> N
     ends = list(range(0, 100, 4))  # a quarter of the vocabulary, so that rows end at different tokens
     trace = trace_of(family, ends)
     cuts = [(KEPT, 7), (12, 4)]
-    drawn, whole = sampled(trace, cuts, Sampling(5, 0.8, 0.95, seed=3))
-    # A sliding window and a recurrent state cannot be cut.
-    assert bool(whole) == (family in ("Gemma 2", "Mamba"))
+    drawn = sampled(trace, cuts, Sampling(5, 0.8, 0.95, seed=3))
     ids = trace.input_ids.tolist()
     for number, (kept, new) in enumerate(cuts):
         uniforms = np.random.default_rng([3, number]).random((5, new))
@@ -88,30 +87,38 @@ def test_continuations_are_those_of_passes_over_the_whole_text(family: str) -> N
             assert drawn[number].ended[row] is ended
 
 
+def test_continuations_share_the_keys_and_values_of_the_text() -> None:
+    trace = trace_of("Llama")
+    with counted(type(trace.model.model.layers[0])) as seen:
+        sampled(trace, [(KEPT, 7)], Sampling(5, 0.6, 0.95, seed=0))
+    # The text once, its second half to check the cache, and a token of each row at every step.
+    assert seen["tokens"] == len(trace.model.model.layers) * (12 + 6 + 5 * 7)
+
+
 def test_draws_follow_from_the_seed_alone_and_are_stored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trace = trace_of("Llama")
     cuts = [(KEPT, 3), (9, 2)]
     state = torch.get_rng_state()
-    first, _ = sampled(trace, cuts, Sampling(4, 0.6, 0.95, seed=0), tmp_path)
+    first = sampled(trace, cuts, Sampling(4, 0.6, 0.95, seed=0), tmp_path)
     assert torch.equal(torch.get_rng_state(), state)
     torch.manual_seed(5)
-    assert sampled(trace, cuts, Sampling(4, 0.6, 0.95, seed=0))[0] == first
-    assert sampled(trace, cuts, Sampling(4, 0.6, 0.95, seed=1))[0] != first
+    assert sampled(trace, cuts, Sampling(4, 0.6, 0.95, seed=0)) == first
+    assert sampled(trace, cuts, Sampling(4, 0.6, 0.95, seed=1)) != first
     # In several batches, the same.
     with monkeypatch.context() as changed:
         changed.setattr(sampled_continuations, "together", lambda *_, **__: 3)
-        assert sampled(trace, cuts, Sampling(4, 0.6, 0.95, seed=0))[0] == first
+        assert sampled(trace, cuts, Sampling(4, 0.6, 0.95, seed=0)) == first
     # What is stored is read; of an interrupted call, what was finished.
     written = sorted(tmp_path.iterdir())
     assert len(written) == 2
     written[0].write_text("{")
-    again, _ = sampled(trace, cuts, Sampling(4, 0.6, 0.95, seed=0), tmp_path)
+    again = sampled(trace, cuts, Sampling(4, 0.6, 0.95, seed=0), tmp_path)
     assert again == first
     with monkeypatch.context() as changed:
         changed.delattr(sampled_continuations, "Suffixes")  # nothing is left to be drawn
-        assert sampled(trace, cuts, Sampling(4, 0.6, 0.95, seed=0), tmp_path)[0] == first
+        assert sampled(trace, cuts, Sampling(4, 0.6, 0.95, seed=0), tmp_path) == first
 
 
 def test_drawing_can_be_stopped_and_goes_on_from_what_is_finished(tmp_path: Path) -> None:
@@ -125,8 +132,8 @@ def test_drawing_can_be_stopped_and_goes_on_from_what_is_finished(tmp_path: Path
     with observing(stop), pytest.raises(Cancelled):
         sampled(trace, cuts, Sampling(4, 0.6, 0.95, seed=0), tmp_path)
     assert len(list(tmp_path.iterdir())) == 1
-    again, _ = sampled(trace, cuts, Sampling(4, 0.6, 0.95, seed=0), tmp_path)
-    assert again == sampled(trace, cuts, Sampling(4, 0.6, 0.95, seed=0))[0]
+    again = sampled(trace, cuts, Sampling(4, 0.6, 0.95, seed=0), tmp_path)
+    assert again == sampled(trace, cuts, Sampling(4, 0.6, 0.95, seed=0))
 
 
 def test_kl_is_that_of_smoothed_counts() -> None:
@@ -256,17 +263,17 @@ def test_tables_and_html_hold_shares_with_intervals(planted: Any) -> None:
 
 def test_what_says_nothing_is_said(planted: Any) -> None:
     numbers = count()
-    result = resampled(planted, 4, answer=lambda _: str(next(numbers)))
+    result = resampled(planted, 10, answer=lambda _: str(next(numbers)))
     assert (
         "most answers were given once, and KL says nothing: answer= names what is compared" in result.warning
     )
     # Answers that do not end have no last sentence.
-    assert resampled(planted, 4).answers == ("(not ended)",)
+    assert resampled(planted, 10).answers == ("(not ended)",)
 
 
 def test_what_cannot_be_resampled_is_refused(planted: Any) -> None:
     for options, match in [
-        ({"draws": 0}, "draws must be 1 or more, not 0"),
+        ({"draws": 9}, "draws must be 10 or more, not 9"),
         ({"temperature": 0}, "temperature must be above 0, not 0"),
         ({"top_p": 0}, "top_p is a sum of probabilities"),
         ({"seed": -1}, "seed must be 0 or more"),
@@ -280,9 +287,9 @@ def test_what_cannot_be_resampled_is_refused(planted: Any) -> None:
         with pytest.raises(
             ValueError, match=r"embed returns \(3,\), not a finite vector for each of 3 texts"
         ):
-            planted.resample(2, embed=lambda texts: np.ones(len(texts)))
+            planted.resample(embed=lambda texts: np.ones(len(texts)))
         with pytest.raises(TypeError, match="answer takes a text and returns one, not None"):
-            planted.resample(2, max_new_tokens=1, embed=bag, answer=lambda _: None)
+            planted.resample(max_new_tokens=1, embed=bag, answer=lambda _: None)
     trace = trace_of("Llama")
     bare = aw.circuits.sources(trace, (6, 12), unit=[(0, 4), (4, 12)])
     with pytest.raises(ValueError, match="trace with the model's tokenizer"):

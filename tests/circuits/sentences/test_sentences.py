@@ -107,7 +107,7 @@ def test_a_sentence_is_written_anew_and_the_rest_read_after_it():
     ids = trace.input_ids.tolist()
     before = trace.logits.log_softmax(-1)
     expected = np.zeros((4, 4))
-    written, _ = sampled(trace, [(4, 18), (9, 14)], Sampling(2, 0.6, 0.95, seed=3))
+    written = sampled(trace, [(4, 18), (9, 14)], Sampling(2, 0.6, 0.95, seed=3))
     for number, (start, stop) in enumerate(parts[1:3], 1):
         for item in written[number - 1].ids:
             new = list(item)[: stop - start]  # no letter ends a sentence
