@@ -38,8 +38,8 @@ class Importance(NamedTuple):
             10 draws on a side.
         low: Lower end of its bootstrap interval, less the bias of the estimate [sentence].
         high: Upper end [sentence].
-        chance: What the largest values are when the same answers are split at random: their 95 % quantile, or
-            that of another level [sentence].
+        chance: The 95 % quantile, or that of another level, of values when the answers of both sides are
+            split at random [sentence].
         p: Share of random splits with a value as large, corrected for the number of sentences (Holm)
             [sentence].
     """
@@ -96,8 +96,8 @@ class ResampledAnswers(Table):
 
     Attributes:
         sentences: The sentences of the answer.
-        answers: The final answers, the most frequent first. Answers that differ in case, blanks or
-            punctuation around words are one.
+        answers: The final answers, the most frequent first. Case, blanks and punctuation around words make no
+            difference.
         counts: Draws [sentence + 1, answer]: row i from before sentence i, row i + 1 from after it.
         different: Those of row i whose new sentence differs in meaning from sentence i [sentence, answer].
         resampling: The change of answers from row i to row i + 1.

@@ -123,7 +123,7 @@ def _finals(texts: Sequence[str], drawn: Drawn, answer: Callable[[str], str] | N
     wrong = [item for item in result if not isinstance(item, str)]
     if wrong:
         raise TypeError(
-            f"answer takes a text and returns one, not {wrong[0]!r}; return '' where there is none."
+            f"answer must return a string, not {wrong[0]!r}; '' where a text has no final answer."
         )
     return [item.strip() or NO_ANSWER for item in result]
 
@@ -151,7 +151,7 @@ def _first(text: str) -> str:
 def _differing(
     new: Sequence[Sequence[str]], vectors: Float, embed: Any, trace: Trace
 ) -> list[NDArray[np.bool_]]:
-    """Return whether each new sentence differs in meaning from the one in whose place it is [sentence][draw].
+    """Return whether each new sentence differs in meaning from the sentence it replaces [sentence][draw].
 
     Its similarity is at most the median over all draws of all sentences, and below 1. A draw that ended at
     once has no new sentence, and differs.

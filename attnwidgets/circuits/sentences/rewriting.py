@@ -57,10 +57,11 @@ def require_writer(trace: Trace, stack: str, purpose: str, instead: str) -> None
         UnsupportedModelError: If the model does not, or reads more than token ids.
     """
     model = unwrap(trace.model)
-    plain = set(trace.inputs) <= {"input_ids", "attention_mask"}
-    if stack != "self" or not trace.is_causal(stack) or not can_generate(model) or not plain:
+    others = sorted(set(trace.inputs) - {"input_ids", "attention_mask"})
+    if stack != "self" or not trace.is_causal(stack) or not can_generate(model) or others:
+        why = f" (this trace has {', '.join(others)})" if others else ""
         raise UnsupportedModelError(
-            f"{purpose}, and {type(model).__name__} does not continue texts here{instead}."
+            f"{purpose}, and {type(model).__name__} does not continue texts here{why}{instead}."
         )
 
 

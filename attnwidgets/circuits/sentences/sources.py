@@ -221,7 +221,7 @@ class Sources(Table, Viewable):
         Args:
             draws: Number of answers from before and after each sentence, 10 or more.
             answer: Takes the text of a whole answer and returns its final answer, "" for none. By default its
-                last sentence; those that do not end within `max_new_tokens` are then one, "(not ended)".
+                last sentence; those that do not end within `max_new_tokens` then count as "(not ended)".
             embed: Compares sentences: a function from texts to vectors [text, dim], or a model and its
                 tokenizer, whose mean last states are compared: `aw.demo_model("encoder")` is the authors'. By
                 default the explained model.

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import re
 import warnings
 from collections import Counter
+from dataclasses import replace
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -288,8 +290,13 @@ def test_what_cannot_be_resampled_is_refused(planted: Any) -> None:
             ValueError, match=r"embed returns \(3,\), not a finite vector for each of 3 texts"
         ):
             planted.resample(embed=lambda texts: np.ones(len(texts)))
-        with pytest.raises(TypeError, match="answer takes a text and returns one, not None"):
+        with pytest.raises(TypeError, match="answer must return a string, not None"):
             planted.resample(max_new_tokens=1, embed=bag, answer=lambda _: None)
+    seeing = copy.copy(planted)
+    object.__setattr__(seeing, "_parts", replace(planted._parts, trace=copy.copy(planted.trace)))
+    seeing.trace.inputs = dict(planted.trace.inputs) | {"pixel_values": torch.zeros(1)}
+    with pytest.raises(ValueError, match=r"does not continue texts here \(this trace has pixel_values\)"):
+        seeing.resample()
     trace = trace_of("Llama")
     bare = aw.circuits.sources(trace, (6, 12), unit=[(0, 4), (4, 12)])
     with pytest.raises(ValueError, match="trace with the model's tokenizer"):
