@@ -29,6 +29,8 @@ from .circuits.scores.bank import RankedToken as RankedToken
 from .circuits.scores.other_texts import OtherTexts as OtherTexts
 from .circuits.scores.pattern_parts import PatternParts as PatternParts
 from .circuits.sentences.context_reliance import ContextReliance as ContextReliance
+from .circuits.sentences.resampled_answers import AnswerShares as AnswerShares
+from .circuits.sentences.resampled_answers import ResampledAnswers as ResampledAnswers
 from .circuits.sentences.sentence_lens import SentenceLens as SentenceLens
 from .circuits.sentences.sources import SourcePairs as SourcePairs
 from .circuits.sentences.sources import Sources as Sources

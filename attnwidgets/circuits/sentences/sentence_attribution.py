@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import numpy as np
 
 from attnwidgets._errors import require_choice
+from attnwidgets.circuits.sentences.rewriting import require_writer, resampled, said_cost
 from attnwidgets.circuits.sentences.sentence_units import Sentences, between_sentences, sentences_of
-from attnwidgets.circuits.sentences.suppression import effects, require_writer, resampled, said_cost
+from attnwidgets.circuits.sentences.suppression import effects
 from attnwidgets.explanations.results.description import READING, AxisWords
 from attnwidgets.explanations.results.mixing_map import MixingMap
 from attnwidgets.explanations.results.trace_protocol import provenance_of, require_trace, resolve_stack
@@ -127,7 +128,8 @@ def sentence_attribution(
         return _by_attention(trace, sentences, stack, causal, common, as_published=as_published)
     traced = _with_model(trace, method)
     if method == "resample":
-        require_writer(traced, stack)
+        purpose = 'sentence_attribution: "resample" lets a decoder write sentences anew'
+        require_writer(traced, stack, purpose, '; method="suppress" hides them instead')
         warnings.warn(f"sentence_attribution: {said_cost(sentences, samples)}.", UserWarning, stacklevel=2)
         changed = resampled(traced, sentences, samples, seed)
     else:

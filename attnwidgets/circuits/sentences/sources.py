@@ -22,6 +22,9 @@ from attnwidgets.circuits.sentences.part_scores import (
     passes_of,
     score_parts,
 )
+from attnwidgets.circuits.sentences.resampling import resample
+from attnwidgets.circuits.sentences.rewriting import TEMPERATURE, TOP_P
+from attnwidgets.circuits.sentences.sampled_continuations import Sampling
 from attnwidgets.circuits.sentences.sentence_attribution import LONG_WORK
 from attnwidgets.explanations.results.attributions import Attributions
 from attnwidgets.explanations.results.trace_protocol import provenance_of, require_trace
@@ -29,12 +32,13 @@ from attnwidgets.explanations.viewable import Viewable, bundle_of
 from attnwidgets.tracing.text.units import TokenAxis
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from concurrent.futures import Executor
 
     from numpy.typing import NDArray
 
     from attnwidgets._tables import Columns
+    from attnwidgets.circuits.sentences.resampled_answers import ResampledAnswers
     from attnwidgets.tracing.trace import Trace
 
 WEAK = 0.6
@@ -188,6 +192,69 @@ class Sources(Table, Viewable):
         for (first, second), values in zip(pairs, nats[len(single) :], strict=True):
             both[:, first, second] = both[:, second, first] = values
         return SourcePairs(self._sentences(), tuple(self.scores.labels[:count]), both, alone)
+
+    def resample(
+        self,
+        draws: int = 100,
+        *,
+        answer: Callable[[str], str] | None = None,
+        embed: Any = None,
+        temperature: float = TEMPERATURE,
+        top_p: float = TOP_P,
+        max_new_tokens: int | None = None,
+        level: float = 0.95,
+        seed: int = 0,
+    ) -> ResampledAnswers:
+        """Let the model write the answer anew around each of its sentences, and compare the final answers.
+
+        From before sentence i, the model writes another sentence and what follows; from after it, what
+        follows alone. Equal final answers are counted together:
+
+            resampling importance[i] = KL(answers without sentence i || answers with it), in nats
+
+        with half a draw added to each answer that was given on either side. The counterfactual importance
+        takes only those answers without it whose new sentence differs in meaning: its cosine similarity with
+        sentence i is at most the median over all draws, and below 1. Continuations from after a sentence are
+        those from before the next, so that S sentences cost `draws` x (S + 1) of them; a UserWarning states
+        the cost before they start. Finished ones are stored in `cache`, the folder of `aw.circuits.sources`.
+
+        Args:
+            draws: Number of answers from before and after each sentence, 10 or more.
+            answer: Takes the text of a whole answer and returns its final answer, "" for none. By default its
+                last sentence; those that do not end within `max_new_tokens` then count as "(not ended)".
+            embed: Compares sentences: a function from texts to vectors [text, dim], or a model and its
+                tokenizer, whose mean last states are compared: `aw.demo_model("encoder")` is the authors'. By
+                default the explained model.
+            temperature: Logits are divided by it. The authors' is 0.6.
+            top_p: Tokens are drawn among the fewest whose probabilities reach this sum. The authors' is 0.95.
+            max_new_tokens: Most new tokens; by default 32 more than twice those of the answer from there on.
+            level: Coverage of the intervals; share of random splits below `.chance`.
+            seed: The same seed draws the same.
+
+        Returns:
+            ResampledAnswers: `.strongest()` are the sentences that change the answers more than chance,
+            `.resampling` and `.counterfactual` hold nats with intervals, `.shares()` the answers.
+
+        Raises:
+            ValueError: If an option is out of its range, the trace has no tokenizer, or the text is as long
+                as the model takes.
+            UnsupportedModelError: If the model does not continue texts, or reads more than token ids.
+            TypeError: If `answer` returns something else than a text.
+
+        Source: Bogdan et al. 2025, Thought Anchors, section 3; intervals, chance, smoothing and the median
+        over a single text are this package's.
+        """
+        if self._parts is None or self._work is None:
+            raise ValueError("resample runs the model: call it on what aw.circuits.sources returned.")
+        return resample(
+            self._parts,
+            Sampling(draws, temperature, top_p, seed),
+            answer=answer,
+            embed=embed,
+            max_new_tokens=max_new_tokens,
+            level=level,
+            folder=self._work.cache,
+        )
 
     def _values(self) -> np.ndarray:
         return np.atleast_2d(np.asarray(self.scores.values, dtype=np.float64))

@@ -1,8 +1,7 @@
-"""The effect of every sentence on the predictions at all later tokens: suppressed, or written anew."""
+"""The effect of suppressed sentences on the predictions at all later tokens, over a cache of earlier ones."""
 
 from __future__ import annotations
 
-import re
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, cast
 
@@ -14,13 +13,13 @@ from attnwidgets._progress import progress
 from attnwidgets.circuits.suffix_runs import BY_TOKEN, CUT
 from attnwidgets.intervene.edit_attention import suppress
 from attnwidgets.intervene.preview import preview
-from attnwidgets.tracing.continuations import continuations
 from attnwidgets.tracing.recording.borrow import borrowed, unwrap
 from attnwidgets.tracing.recording.cache import cache_copies, cache_parameter, cache_returned
-from attnwidgets.tracing.recording.inputs import limit_of, text_tokenizer
-from attnwidgets.tracing.recording.recorder import can_generate, forward_parameters, recording
-from attnwidgets.tracing.recording.run import trace as record
-from attnwidgets.tracing.unsupported import UnsupportedModelError
+from attnwidgets.tracing.recording.recorder import (
+    forward_parameters,
+    only_last_logits,
+    recording,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -33,10 +32,6 @@ if TYPE_CHECKING:
 _CLOSE, _CLOSE_IN_HALF = 1e-3, 5e-2  # relative difference of logits with and without a cache
 _HALF_BYTES = 2
 _ROWS_BYTES = 2**25  # of probabilities that are compared at a time
-
-TEMPERATURE, TOP_P = 0.6, 0.95  # of Thought Anchors
-_END = re.compile(r"[.!?…。！？]['\"”’)\]]*\s*$|\n\s*$")
-_LONGER = 8  # tokens beyond twice those of the sentence
 
 
 def effects(trace: Trace, sentences: Sentences, stack: str, temperature: float) -> np.ndarray:
@@ -148,8 +143,39 @@ class Suffixes:
         start = min(gone)
         if self._cache is None or start == 0:
             ids = self._trace.inputs["input_ids"][0].tolist()
-            return _logits(self._trace, [ids[at] for at in tokens])[start:]
+            return logits_of(self._trace, [ids[at] for at in tokens])[start:]
         return self._run(start, [at for at in tokens if at > start])
+
+    def prefix(self, length: int, rows: int) -> Any:
+        """Return the keys and values of the first tokens, once for each row; None if the cache cannot be cut.
+
+        Args:
+            length: Number of the tokens.
+            rows: Number of texts that go on from them.
+        """
+        if self._cache is None:
+            return None
+        cache = cache_copies(self._cache, 1)
+        cache.crop(length - len(self._trace.tokens))
+        return cache_copies(cache, rows)
+
+    def next_logits(self, ids: torch.Tensor, cache: Any) -> tuple[torch.Tensor, Any]:
+        """Return the logits after the last token of every row [row, vocabulary], and the cache with the rows.
+
+        Args:
+            ids: The tokens of every row that are not in the cache [row, token].
+            cache: Keys and values of the tokens before; None: there are none.
+        """
+        takes = forward_parameters(self._model)
+        name = cache_parameter(takes)
+        options = {"return_dict": True, **only_last_logits(self._model)}
+        if "use_cache" in takes:
+            options["use_cache"] = name is not None
+        if name is not None and cache is not None:
+            options[name] = cache
+        # Without a mask, as all tokens are read: Mamba takes one of the new tokens, other models of all.
+        outputs = self._trace.call(self._twin, {"input_ids": ids}, options, {})
+        return outputs.logits[:, -1], cache_returned(outputs) if name is not None else None
 
     def _whole_cache(self) -> Any:
         takes, inputs = forward_parameters(self._model), self._trace.inputs
@@ -164,7 +190,7 @@ class Suffixes:
         cache = cache_returned(outputs)
         if cache is None or not hasattr(cache, "crop") or not hasattr(cache, "layers"):
             self.whole = "its cache cannot be cut"
-        elif any(hasattr(layer, "recurrent_states") for layer in cache.layers):
+        elif hasattr(cache, "linear_cache") or any(hasattr(x, "recurrent_states") for x in cache.layers):
             # A state cannot be cut, nor can a source be taken out of it.
             self.whole = "a recurrent state cannot be cut"
         elif any(getattr(cache, "is_sliding", [False])):
@@ -188,92 +214,7 @@ class Suffixes:
         return logits
 
 
-def spans_to_write(sentences: Sentences) -> list[tuple[int, int, int]]:
-    """Return the sentences that can be written anew: number, first token, token after the last.
-
-    The first sentence has nothing before it to go on from, and the last nothing after it to be changed.
-    """
-    spans = [(number, min(span), max(span) + 1) for number, span in enumerate(sentences.unit.spans) if span]
-    return [(number, start, stop) for number, start, stop in spans if start and stop < len(sentences.axis)]
-
-
-def said_cost(sentences: Sentences, samples: int) -> str:
-    """Return the cost in words."""
-    spans = spans_to_write(sentences)
-    tokens = samples * sum(_most(stop - start) for _, start, stop in spans)
-    return (
-        f"up to {tokens:,} new tokens in {len(spans):,} generations of {samples}, and "
-        f"{len(spans) * (samples + 1):,} forward passes of up to {len(sentences.axis):,} tokens"
-    )
-
-
-def require_writer(trace: Trace, stack: str) -> None:
-    """Refuse models that do not write texts.
-
-    Raises:
-        UnsupportedModelError: If the model does not, or reads more than token ids.
-    """
-    model = unwrap(trace.model)
-    plain = set(trace.inputs) <= {"input_ids", "attention_mask"}
-    if stack != "self" or not trace.is_causal(stack) or not can_generate(model) or not plain:
-        raise UnsupportedModelError(
-            f'sentence_attribution: "resample" lets a decoder write sentences anew, and '
-            f'{type(model).__name__} does not continue texts here; method="suppress" hides them instead.'
-        )
-
-
-def resampled(trace: Trace, sentences: Sentences, samples: int, seed: int) -> np.ndarray:
-    """Return KL(as it was || with another sentence) in nats at every token, for every sentence.
-
-    Args:
-        trace: A trace with its model and logits.
-        sentences: Its sentences.
-        samples: Number of sentences that are written instead of each.
-        seed: Seed of the draws.
-
-    Returns:
-        [sentence, token]: means over samples; 0 where nothing can change.
-    """
-    base, ids = trace.logits, trace.inputs["input_ids"][0].tolist()
-    if base is None:  # checked by the caller
-        raise AssertionError
-    result = np.zeros((len(sentences), len(ids)))
-    reader = text_tokenizer(trace.tokenizer)
-    limit = limit_of(unwrap(trace.model), reader)
-    for number, start, stop in progress(spans_to_write(sentences), "writing sentences anew"):
-        size = stop - start
-        most = _most(size) if limit is None else min(_most(size), size + limit - len(ids))
-        before = record(trace.model, trace.tokenizer, input_ids=ids[:start])
-        written = continuations(
-            before,
-            "sample",
-            samples,
-            max_new_tokens=most,
-            temperature=TEMPERATURE,
-            top_p=TOP_P,
-            seed=seed + number,
-        )
-        for item in written:
-            new = _first_sentence(list(item.ids[: len(item.ids) - item.ended]), size, reader)
-            logits = _logits(trace, [*ids[:start], *new, *ids[stop:]])
-            result[number, stop:] += kl_rows(base[stop:], logits[start + len(new) :], 1.0) / samples
-    return result
-
-
-def _most(size: int) -> int:
-    return 2 * size + _LONGER
-
-
-def _first_sentence(ids: list[int], size: int, reader: Any) -> list[int]:
-    """Return the tokens up to the end of a sentence; all tokens if none ends."""
-    if reader is not None:
-        for count in range(1, len(ids) + 1):
-            if _END.search(reader.decode(ids[:count])):
-                return ids[:count]
-    return ids[:size]
-
-
-def _logits(trace: Trace, ids: list[int]) -> torch.Tensor:
+def logits_of(trace: Trace, ids: list[int]) -> torch.Tensor:
     """Return the logits of a text of token ids [token, vocabulary]."""
     row = trace.inputs["input_ids"].new_tensor([ids])
     inputs = {"input_ids": row, "attention_mask": torch.ones_like(row)}

@@ -13,7 +13,8 @@ from scipy.stats import kurtosis
 
 import attnwidgets as aw
 from attnwidgets.circuits.sentences.receiver_heads import normalised_kurtosis
-from attnwidgets.circuits.sentences.suppression import _first_sentence
+from attnwidgets.circuits.sentences.rewriting import _first_sentence
+from attnwidgets.circuits.sentences.sampled_continuations import Sampling, sampled
 from tests.circuits.made import counted
 from tests.tracing import tiny
 
@@ -106,14 +107,10 @@ def test_a_sentence_is_written_anew_and_the_rest_read_after_it():
     ids = trace.input_ids.tolist()
     before = trace.logits.log_softmax(-1)
     expected = np.zeros((4, 4))
+    written = sampled(trace, [(4, 18), (9, 14)], Sampling(2, 0.6, 0.95, seed=3))
     for number, (start, stop) in enumerate(parts[1:3], 1):
-        prefix = aw.trace(model, tokenizer, input_ids=ids[:start])
-        size = stop - start
-        written = aw.continuations(
-            prefix, "sample", 2, max_new_tokens=2 * size + 8, temperature=0.6, top_p=0.95, seed=3 + number
-        )
-        for item in written:
-            new = list(item.ids)[:size]  # no letter ends a sentence
+        for item in written[number - 1].ids:
+            new = list(item)[: stop - start]  # no letter ends a sentence
             after = aw.trace(model, tokenizer, input_ids=[*ids[:start], *new, *ids[stop:]]).logits
             after = after[start + len(new) :].log_softmax(-1)
             kl = torch.nn.functional.kl_div(after, before[stop:], log_target=True, reduction="none").sum(-1)
@@ -243,3 +240,9 @@ def test_smollm2_to_the_reference(shared, smollm2):
     heads = aw.circuits.receiver_heads(trace, **options)
     ceiling = 7 - 5 + 1 / 6
     np.testing.assert_allclose(heads["receiver"] * ceiling, reference["kurt4"], atol=2e-3)
+
+
+def test_two_sentences_have_none_to_write_anew():
+    with pytest.warns(UserWarning, match="up to 0 new tokens"):
+        result = aw.circuits.sentence_attribution(trace_of("Llama"), "resample", unit=[(0, 3), (3, 7)])
+    assert not result.values.any()
