@@ -83,8 +83,8 @@ def pack_exactly(values: Floats, kinds: Iterable[str] = ("q4m", "q8", "f16", "f3
         if kind.startswith("q") and not whole_groups:
             continue
         try:
-            if all(_comes_back(part, kind) for part in (values.reshape(-1)[:_SAMPLE], values)):
-                return pack(values, kind)
+            if _exact(values.reshape(-1)[:_SAMPLE], kind) and (tensor := _exact(values, kind)):
+                return tensor
         except OverflowError:
             continue
     return None
@@ -104,9 +104,11 @@ def joined(tensors: Iterable[Tensor]) -> bytes:
     return bytes(joined)
 
 
-def _comes_back(values: Floats, kind: str) -> bool:
-    back = pack(values, kind).unpacked()
-    return bool((back.view(np.uint32) == values.view(np.uint32)).all())
+def _exact(values: Floats, kind: str) -> Tensor | None:
+    """Return numbers in a kind, if it gives back every one of them."""
+    tensor = pack(values, kind)
+    back = tensor.unpacked()
+    return tensor if (back.view(np.uint32) == values.view(np.uint32)).all() else None
 
 
 def _divided(values: Floats, scales: NDArray[np.float16]) -> Floats:
