@@ -259,11 +259,7 @@ def _row_of(spec: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _largest(values: torch.Tensor) -> list[int]:
-    # Of a vocabulary only those are sorted that are not below the last of them.
-    least = values.topk(min(_MOST, len(values))).values[-1:]
-    candidates = (~(values < least)).nonzero()[:, 0]
-    order = values[candidates].argsort(descending=True, stable=True)[:_MOST]
-    return candidates[order].tolist()
+    return values.argsort(descending=True, stable=True)[:_MOST].tolist()
 
 
 def _finite(value: float) -> float | None:
