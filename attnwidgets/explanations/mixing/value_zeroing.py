@@ -191,7 +191,7 @@ def zeroed_within(
     distances_of = _by_layer(trace, stack, chosen, _mixing_of(trace, stack), final_norm=final_norm)
     queries = [query for row in rows for query in row]
     some = slice(min(queries, default=0), max(queries, default=0) + 1)
-    within = [[query - some.start for query in row] for row in rows]
+    within = tuple(tuple(query - some.start for query in row) for row in rows)
     layers = []
     for number in chosen:
         raw, _ = distances_of(number, elements, "cosine", None, some)
