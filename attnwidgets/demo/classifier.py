@@ -37,6 +37,30 @@ def minilm_parts(folder: Path) -> tuple[Any, dict[str, Any], Any]:
     return BertConfig.from_pretrained(where), weights, AutoTokenizer.from_pretrained(where)
 
 
+def with_weights(kind: Any, config: Any, weights: dict[str, Any], prefix: str = "") -> Any:
+    """Return a BERT with these weights. No random ones are drawn first: that takes longer than to read these.
+
+    Args:
+        kind: The class.
+        config: Its config.
+        weights: All weights of the encoder, by name; those of a head are zero.
+        prefix: The encoder's path in the model, with a dot.
+    """
+    import torch
+
+    with torch.device("meta"):
+        model = kind(config)
+    shapes = {name: tensor.shape for name, tensor in model.state_dict().items()}
+    state = {name: torch.zeros(shape) for name, shape in shapes.items() if not name.startswith(prefix)}
+    state |= {f"{prefix}{name}": weight.clone() for name, weight in weights.items()}
+    model.load_state_dict(state, assign=True)
+    # Buffers that are in no file.
+    embeddings = model.get_submodule(f"{prefix}embeddings")
+    embeddings.position_ids = torch.arange(config.max_position_embeddings)[None]
+    embeddings.token_type_ids = torch.zeros_like(embeddings.position_ids)
+    return model
+
+
 def classifier(folder: Path) -> tuple[Any, Any]:
     """Return (model, tokenizer) of the trained classifier."""
     from safetensors.torch import load_file
@@ -52,11 +76,7 @@ def _untrained(folder: Path) -> tuple[Any, Any]:
     config, state, tokenizer = minilm_parts(folder)
     config.id2label = dict(enumerate(LABELS))
     config.label2id = {label: index for index, label in enumerate(LABELS)}
-    model = BertForSequenceClassification(config).eval()
-    model.bert.load_state_dict(state)
-    for parameter in model.classifier.parameters():
-        parameter.data.zero_()
-    return model, tokenizer
+    return with_weights(BertForSequenceClassification, config, state, "bert.").eval(), tokenizer
 
 
 def train(folder: Path) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from attnwidgets._errors import suggest
-from attnwidgets.demo.classifier import classifier, minilm_parts
+from attnwidgets.demo.classifier import classifier, minilm_parts, with_weights
 from attnwidgets.demo.dinov2 import dinov2
 from attnwidgets.demo.smollm2 import smollm2
 from attnwidgets.demo.whisper import whisper
@@ -125,9 +125,7 @@ def _minilm(folder: Path) -> tuple[Any, Any]:
     from transformers import BertModel
 
     config, state, tokenizer = minilm_parts(folder)
-    model = BertModel(config)
-    model.load_state_dict(state)
-    return model, tokenizer
+    return with_weights(BertModel, config, state), tokenizer
 
 
 def _rxn(folder: Path) -> tuple[Any, Any]:

@@ -31,6 +31,7 @@ CLIPPED = """() => [...document.querySelectorAll(".aw-root *")]
 BLANK = """() => [...new Set([...document.querySelectorAll(".aw-root canvas:not(.aw-underlay canvas)")]
     .filter((el) => el.width && el.height && el.checkVisibility({ visibilityProperty: true }))
     .map((el) => el.parentElement))]
-  .filter((holder) => ![...holder.querySelectorAll("canvas")].some((el) => new Set(new Uint32Array(
-    el.getContext("2d").getImageData(0, 0, el.width, el.height).data.buffer)).size > 1))
+  .filter((holder) => ![...holder.querySelectorAll("canvas")].some((el) => new Uint32Array(
+    el.getContext("2d").getImageData(0, 0, el.width, el.height).data.buffer)
+    .some((pixel, _, [first]) => pixel !== first)))
   .map((holder) => holder.closest(".aw-root").className + " > " + holder.className)"""

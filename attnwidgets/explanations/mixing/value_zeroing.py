@@ -190,11 +190,12 @@ def zeroed_within(
     chosen = chosen_layers(trace, stack, None, measured=True)
     distances_of = _by_layer(trace, stack, chosen, _mixing_of(trace, stack), final_norm=final_norm)
     queries = [query for row in rows for query in row]
-    some = slice(min(queries, default=0), max(queries, default=-1) + 1)
+    some = slice(min(queries, default=0), max(queries, default=0) + 1)
+    within = tuple(tuple(query - some.start for query in row) for row in rows)
     layers = []
     for number in chosen:
         raw, _ = distances_of(number, elements, "cosine", None, some)
-        layers.append(mean_groups(raw, rows, [1.0] * len(raw), axis=-2))
+        layers.append(mean_groups(raw, within, [1.0] * len(raw), axis=-2))
     return np.stack(layers)
 
 
@@ -223,7 +224,7 @@ def _by_layer(
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         after = blocks.after_final_norm if final_norm and number == last else _identity
         mixed = mixing.get(number)
-        resumed = resume(trace, number, stack) if mixed is None else None
+        resumed = resume(trace, number, stack, queries) if mixed is None else None
         with no_grad():
             return _distances(blocks, number, spans, distance, chunk_size, after, resumed, mixed, queries)
 
@@ -250,19 +251,16 @@ def _distances(
     mixed: MixedBlock | None,
     queries: slice,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return distances [query token, element], and the distance due to rounding [query token].
-
-    Those of queries outside `queries` may be 0 instead.
-    """
+    """Return the distances of some queries [query, element], and the distances due to rounding [query]."""
     import torch
 
     from attnwidgets.tracing.block_replay import require_same
 
     if resumed is None:
-        plain, read, pieces = _call_again(blocks, number, spans, chunk_size, mixed)
+        plain, read, pieces = _call_again(blocks, number, spans, chunk_size, mixed, queries)
     else:
-        plain, read, pieces = _subtract_values(resumed, number, spans, chunk_size, queries)
-    require_same(blocks.layers[number], plain[None], "value_zeroing")
+        plain, read, pieces = _subtract_values(resumed, number, spans, chunk_size)
+    require_same(blocks.layers[number], plain[None], "value_zeroing", queries)
     reference = after(plain[None])[0]
     result = np.zeros((len(reference), len(spans)))
     for piece in pieces:
@@ -289,7 +287,12 @@ def _members(spans: Groups, read: Tensor) -> Tensor:
 
 
 def _call_again(
-    blocks: RecordedBlocks, number: int, spans: Groups, chunk_size: int | None, mixed: MixedBlock | None
+    blocks: RecordedBlocks,
+    number: int,
+    spans: Groups,
+    chunk_size: int | None,
+    mixed: MixedBlock | None,
+    queries: slice,
 ) -> tuple[Tensor, Tensor, Iterator[Piece]]:
     """Zero values in calls of the block on copies of its input, for any architecture.
 
@@ -297,7 +300,7 @@ def _call_again(
 
     Returns:
         The original output [query, width], whether any head reads a key [query, key], and the outputs without
-        elements.
+        elements, all of `queries` alone.
     """
     from attnwidgets.tracing.algebra.finish_block import Piece
     from attnwidgets.tracing.mixers.without import without_tokens
@@ -320,20 +323,20 @@ def _call_again(
                 kernels = nullcontext() if mixed is None else without_tokens(mixed, zeroed, "value_zeroing")
                 with kernels:
                     states = run(len(zeroed), zero)
-                yield Piece(slice(None), slice(start, start + size), states)
+                yield Piece(slice(None), slice(start, start + size), states[:, queries])
 
-    return plain[0], read, pieces()
+    return plain[0, queries], read[queries], pieces()
 
 
 def _subtract_values(
-    resumed: Resumed, number: int, spans: Groups, chunk_size: int | None, queries: slice
+    resumed: Resumed, number: int, spans: Groups, chunk_size: int | None
 ) -> tuple[Tensor, Tensor, Iterator[Piece]]:
     """Subtract values from the attention output and finish the block: the closed form, for described blocks.
 
     Returns:
         The same as `_call_again`.
     """
-    steps = progress(resumed.pieces(spans, chunk_size, queries), f"value zeroing, layer {number}")
+    steps = progress(resumed.pieces(spans, chunk_size), f"value zeroing, layer {number}")
     return resumed.plain, resumed.read, (resumed.without(spans, *piece) for piece in steps)
 
 

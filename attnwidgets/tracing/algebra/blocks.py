@@ -73,6 +73,13 @@ class Block:
     cross: tuple[Call | FollowedCall, Tensor] | None = None
     crosses: bool = False
 
+    def of(self, queries: slice) -> Block:
+        """Return the block over some of its queries, with all keys; it has no cross-attention in between."""
+        if queries == slice(None):
+            return self
+        hidden, output = self.hidden[queries], self.output[queries]
+        return replace(self, call=self.call.of(queries), hidden=hidden, output=output)
+
     def part(self, path: str) -> nn.Module:
         """Return a module of the block by its path."""
         return self.module.get_submodule(path)

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-import numpy as np
 import torch
 
 from attnwidgets.tracing.algebra.after_attention import Tail, read_tail
@@ -50,7 +49,7 @@ class Piece:
 
 
 class Resumed:
-    """A described block that can be finished without the values of some keys.
+    """A described block, or some queries of it, that can be finished without the values of some keys.
 
     Attributes:
         read: Whether any head of a query reads a key [query, key].
@@ -83,24 +82,19 @@ class Resumed:
             return self._tail.plain()
         return self._finish(slice(None), self._attended[None])[0]
 
-    def pieces(
-        self, spans: Sequence[Sequence[int]], chunk_size: int | None, queries: slice
-    ) -> list[tuple[slice, slice]]:
+    def pieces(self, spans: Sequence[Sequence[int]], chunk_size: int | None) -> list[tuple[slice, slice]]:
         """Return the groups of elements to compute together, each with the range of queries that read them.
 
         Args:
             spans: The keys of each element.
             chunk_size: Maximum number of elements at once; None for the number that fits the caches.
-            queries: Those to compute, where they read an element.
         """
         read = self.read.cpu().numpy()
-        some = range(len(read))[queries]
         first, stop = read.argmax(0), len(read) - read[::-1].argmax(0)
         ends = []
         for span in spans:
             keys = [key for key in span if read[first[key], key]]
-            reading = (min(first[keys]), max(stop[keys])) if keys else (0, 0)
-            ends.append(tuple(np.clip(reading, some.start, some.stop)))
+            ends.append((min(first[keys]), max(stop[keys])) if keys else (0, 0))
         numbers_per_pair = 4 * self._width if self._tail is not None else self._numbers
         budget = _CACHE_BYTES if self.read.device.type == "cpu" else _DEVICE_BYTES
         fitting = budget // (numbers_per_pair * self._matrix.element_size())
@@ -174,11 +168,18 @@ class Resumed:
         return self._block.through((layout.norm2, *layout.mlp), self._block.hidden)
 
 
-def resume(trace: object, layer: int, stack: str) -> Resumed | None:
-    """Return a layer ready to be finished, its layout verified; None if no layout is true of it."""
+def resume(trace: object, layer: int, stack: str, queries: slice = slice(None)) -> Resumed | None:
+    """Return a layer ready to be finished, its layout verified; None if no layout is true of it.
+
+    Args:
+        trace: A trace made by `aw.trace`.
+        layer: Number of the layer.
+        stack: The stack's name.
+        queries: Those that are computed, consecutive.
+    """
     try:
         block = block_of(trace, layer, stack, "value_zeroing")
     except UnsupportedModelError:
         return None
     # With a cross-attention behind it, the effect of self-attention cannot be undone by subtracting.
-    return Resumed(block) if block.cross is None else None
+    return Resumed(block.of(queries)) if block.cross is None else None

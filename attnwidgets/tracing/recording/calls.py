@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from attnwidgets.tracing.anatomy.attention_modules import by_stack, projects
@@ -76,13 +76,18 @@ class Call:
         """Return True for every key that a query may read [batch or 1, head or 1, query, key]."""
         return allowed(self.settings.get("mask"), self.shape, self.query.device)
 
+    def of(self, rows: list[int] | slice) -> Call:
+        """Return the call of some of its queries."""
+        if rows == slice(None):
+            return self
+        settings = {name: part_of(whole(added), rows, QUERIES) for name, added in self.settings.items()}
+        weights = None if self.weights is None else self.weights[:, :, rows]
+        return replace(self, query=self.query[:, :, rows], settings=settings, weights=weights)
+
     def rows(self, dtype: torch.dtype, rows: list[int] | slice = slice(None)) -> Tensor:
         """Return weights of the first sample, of some queries [head, row, key], computed in a precision."""
-        query, key = self.query.to(dtype), self.key.to(dtype)
-        settings = self.settings
-        if rows != slice(None):
-            settings = {name: part_of(whole(added), rows, QUERIES) for name, added in settings.items()}
-        return attention_weights(query[:, :, rows], key, **settings)[0]
+        call = self.of(rows)
+        return attention_weights(call.query.to(dtype), call.key.to(dtype), **call.settings)[0]
 
 
 @dataclass(frozen=True)
@@ -131,6 +136,10 @@ class FollowedCall:
     def readable(self) -> Tensor:
         """Return True for every key that a query may read [batch, 1, query, key]."""
         return read_at_all(self.weights)
+
+    def of(self, rows: slice) -> FollowedCall:
+        """Return the call of some of its queries."""
+        return replace(self, weights=self.weights[:, :, rows])
 
     def rows(self, dtype: torch.dtype, rows: list[int] | slice = slice(None)) -> Tensor:
         """Return the weights of the first sample, of some queries [head, row, key], in a precision."""

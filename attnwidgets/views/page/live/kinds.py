@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -24,7 +24,7 @@ GROUP = 32
 ALIGNED = 16
 """The numbers and the scales of a tensor start at multiples of this many bytes."""
 
-_SAMPLE = 64 * GROUP  # numbers that are tried before all of a tensor
+_PIECE = 2048 * GROUP  # numbers that are packed at once
 
 
 @dataclass(frozen=True)
@@ -59,13 +59,13 @@ def pack(values: Floats, kind: str) -> Tensor:
     Raises:
         OverflowError: The numbers are beyond the range of the kind.
     """
-    with np.errstate(over="ignore"):
-        numbers, scales = _KINDS[kind][0](values.reshape(-1))
-    tensor = Tensor(kind, values.shape, numbers.tobytes(), scales.tobytes())
-    halves = numbers if kind == "f16" else scales
-    if not np.isfinite(halves).all():
-        raise OverflowError(f"{np.abs(values).max():.3g} is beyond float16")
-    return tensor
+    parts = []
+    for piece in _pieces(values):
+        part = _packed(piece, kind)
+        if part is None:
+            raise OverflowError(f"{np.abs(values).max():.3g} is beyond float16")
+        parts.append(part)
+    return _joined(values, kind, parts)
 
 
 def pack_exactly(values: Floats, kinds: Iterable[str] = ("q4m", "q8", "f16", "f32")) -> Tensor | None:
@@ -82,12 +82,38 @@ def pack_exactly(values: Floats, kinds: Iterable[str] = ("q4m", "q8", "f16", "f3
     for kind in kinds:
         if kind.startswith("q") and not whole_groups:
             continue
-        try:
-            if all(_comes_back(part, kind) for part in (values.reshape(-1)[:_SAMPLE], values)):
-                return pack(values, kind)
-        except OverflowError:
-            continue
+        parts = []
+        for piece in _pieces(values):
+            part = _packed(piece, kind)
+            if part is None or not np.array_equal(_bits(_KINDS[kind][1](*part)), _bits(piece)):
+                break
+            parts.append(part)
+        else:
+            return _joined(values, kind, parts)
     return None
+
+
+def _pieces(values: Floats) -> Iterator[Floats]:
+    """Yield numbers, row by row, in pieces that stay in the caches of a CPU."""
+    flat = values.reshape(-1)
+    return (flat[start : start + _PIECE] for start in range(0, len(flat), _PIECE))
+
+
+def _packed(piece: Floats, kind: str) -> tuple[bytes, bytes] | None:
+    """Return the bytes of some numbers in a kind, and those of their scales; None beyond its range."""
+    with np.errstate(over="ignore"):
+        numbers, scales = _KINDS[kind][0](piece)
+    is_within = np.isfinite(numbers if kind == "f16" else scales).all()
+    return (numbers.tobytes(), scales.tobytes()) if is_within else None
+
+
+def _bits(values: Floats) -> NDArray[np.uint32]:
+    return values.reshape(-1).view(np.uint32)
+
+
+def _joined(values: Floats, kind: str, parts: Sequence[tuple[bytes, bytes]]) -> Tensor:
+    numbers, scales = (b"".join(part[side] for part in parts) for side in (0, 1))
+    return Tensor(kind, values.shape, numbers, scales)
 
 
 def is_grouped(values: Floats) -> bool:
@@ -102,11 +128,6 @@ def joined(tensors: Iterable[Tensor]) -> bytes:
         for part in filter(None, (tensor.numbers, tensor.scales)):
             joined += bytes(-len(joined) % ALIGNED) + part
     return bytes(joined)
-
-
-def _comes_back(values: Floats, kind: str) -> bool:
-    back = pack(values, kind).unpacked()
-    return bool((back.view(np.uint32) == values.view(np.uint32)).all())
 
 
 def _divided(values: Floats, scales: NDArray[np.float16]) -> Floats:

@@ -155,6 +155,8 @@ def described(traces: Sequence[Any], layout: Layout) -> dict[str, Any]:
     Raises:
         ValueError: The model or the tokenizer cannot run in a page; the message names the unsupported part.
     """
+    import torch
+
     from attnwidgets.statistics.patterns import PATTERNS
     from attnwidgets.tracing.predictions import read_ids
     from attnwidgets.tracing.recording.borrow import unwrap
@@ -165,7 +167,12 @@ def described(traces: Sequence[Any], layout: Layout) -> dict[str, Any]:
 
     first = traces[0]
     model, tokenizer = unwrap(first.model), text_tokenizer(first.tokenizer)
-    rounded = layout.rounded_copy(model)
+    # The page has the numbers of a model in float32 on the CPU that needed no rounding.
+    is_same = not layout.rounded and all(
+        parameter.dtype == torch.float32 and parameter.device.type == "cpu"
+        for parameter in model.parameters()
+    )
+    rounded = model if is_same and not model.training else layout.rounded_copy(model)
     logits = torch_logits(rounded, first.inputs, layout)
     _require_same(first, logits)
     limits = (layout.positions, limit_of(model, tokenizer), getattr(tokenizer, "model_max_length", None))
