@@ -88,7 +88,7 @@ CASES = [(16, "plain"), (16, "edited"), (40, "edited")]
 
 def pass_of(reference, n, kind):
     ids, edits = reference[f"{n}/ids"].tolist(), edits_of(reference, n, kind)
-    return {"name": "pass", "ids": ids, "edits": edits, "wanted": {"logits": "last", "heads": False}}
+    return {"name": "pass", "ids": ids, "edits": edits, "outputs": {"logits": "last", "heads": False}}
 
 
 def attention_of(answer, reference, n, kind):
@@ -183,7 +183,7 @@ def test_two_hundred_sentences_have_the_logits_of_torch_with_and_without_a_head(
         with torch.no_grad(), aw.ablate_heads(model, head) if head else nullcontext():
             expected.append(model(**inputs).logits[0].numpy())
         edits = {"outputs": [[f"{head[0]}.{head[1]}", None]] if head else [], "rows": []}
-        call = {"name": "pass", "wanted": {"logits": "last", "heads": False}, "only": "logits"}
+        call = {"name": "pass", "outputs": {"logits": "last", "heads": False}, "only": "logits"}
         calls.append({**call, "ids": inputs["input_ids"][0].tolist(), "edits": edits})
     _, *passes = answers(tmp_path, layout_of(model, "exact"), calls)
     np.testing.assert_allclose([each["logits"] for each in passes], expected, rtol=0, atol=2e-5)
