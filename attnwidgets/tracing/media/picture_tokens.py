@@ -163,13 +163,14 @@ def _without_padding(high: int, wide: int, size: Sequence[int]) -> tuple[int, in
 
 
 def _area_of(tiles: Areas, shape: Sequence[int]) -> Box | None:
-    """Return the area of all tiles from that of any of them."""
-    number = next((number for number, tile in enumerate(tiles) if tile is not None), None)
-    if number is None or (tile := tiles[number]) is None:
+    """Return the area of all tiles from where the first and the last begin whose areas are known."""
+    known = [(*divmod(number, shape[1]), tile) for number, tile in enumerate(tiles) if tile is not None]
+    if not known:
         return None
-    row, column = divmod(number, shape[1])
-    high, wide = tile[2] - tile[0], tile[3] - tile[1]
-    top, left = tile[0] - row * high, tile[1] - column * wide
+    (row, column, first), (last_row, last_column, last) = known[0], known[-1]
+    high = (last[0] - first[0]) / (last_row - row) if last_row > row else first[2] - first[0]
+    wide = (last[1] - first[1]) / (last_column - column) if last_column > column else first[3] - first[1]
+    top, left = first[0] - row * high, first[1] - column * wide
     return top, left, top + shape[0] * high, left + shape[1] * wide
 
 
@@ -233,7 +234,7 @@ def pooled_patches(config: Any, inputs: Inputs, areas: Areas) -> Order | None:
 
 
 def _areas_of_all(tiles: Areas, shape: Sequence[int]) -> list[Box | None]:
-    """Return the areas of all tiles of a canvas, row by row, from that of any of them."""
+    """Return the areas of all tiles of a canvas, row by row, also of those that show little of the picture."""
     canvas = View(*shape, _area_of(tiles, shape))
     return [canvas.box(row, column) for _, row, column in canvas.cells(0)]
 
