@@ -184,7 +184,9 @@ def _pictures(model: Any) -> Iterator[dict[str, Any]]:
         positions = torch.tensor([[[row, column] for row in range(4) for column in range(4)]])
         yield {"pixel_values": noise(1, 16, channels * patch**2), "image_position_ids": positions}
     if "image_token_pooling" in names:  # the whole picture and a crop, patches in fours
-        fours = [[n, n + 1, n + 4, n + 5] for start in (0, 16) for n in (start, start + 2, start + 8, start + 10)]
+        fours = [
+            [n, n + 1, n + 4, n + 5] for start in (0, 16) for n in (start, start + 2, start + 8, start + 10)
+        ]
         yield {
             "pixel_values": noise(2, 16, channels * patch**2),
             "image_token_pooling": torch.tensor(fours),

@@ -126,8 +126,7 @@ def entry_of(model: Any, inputs: dict[str, Any]) -> tuple[torch.Tensor, torch.Te
         read.append(options["inputs_embeds"].detach().requires_grad_())
         return args, options | {"inputs_embeds": read[0]}
 
-    inner = _language_model_of(model)
-    handle = inner.register_forward_pre_hook(hook, with_kwargs=True)
+    handle = _language_model_of(model).register_forward_pre_hook(hook, with_kwargs=True)
     with torch.enable_grad():
         logits = model(**inputs).logits[0, -1]
     handle.remove()
@@ -139,13 +138,12 @@ def read_by_text(model: Any, processor: Processor, picture: np.ndarray) -> torch
     """Return the language model's inputs at the positions of the picture [token, width]."""
     read: dict[str, Any] = {}
     inputs = processor(images=Image.fromarray(picture))
-    inner = _language_model_of(model)
 
     def hook(_: Any, __: Any, options: dict[str, Any]) -> None:
         states = options.get("cross_attention_states")
         read["states"] = options["inputs_embeds"] if states is None else states
 
-    handle = inner.register_forward_pre_hook(hook, with_kwargs=True)
+    handle = _language_model_of(model).register_forward_pre_hook(hook, with_kwargs=True)
     model(**inputs)
     handle.remove()
     states = read["states"]

@@ -3,28 +3,19 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+import torch
 import transformers as hf
 
 from tests.tracing.picture_families import _ROPE, _SIZE, _SQUARE, _TEXT, _TOWER, AFTER, BEFORE, IMAGE, Family
 
-import torch
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 _HEADS = {"hidden_size": 32, "num_attention_heads": 2, "num_key_value_heads": 2, "head_dim": 16}
-# Ids of the tokens around those of a picture and between them.
-_BETWEEN = {
-    name: number
-    for number, name in enumerate(
-        "<|image_start|> <|tile_x_separator|> <|tile_y_separator|> <|image|> <|image_end|> "
-        "<low_res_im_start> <im_col> <im_start> <im_end>".split(),
-        start=10,
-    )
-}
+_LLAMA4_TOKENS = "<|image_start|> <|tile_x_separator|> <|tile_y_separator|> <|image|> <|image_end|>"
+_MOLMO2_TOKENS = "<low_res_im_start> <im_col> <im_start> <im_end>"
+BETWEEN = {name: i for i, name in enumerate(f"{_LLAMA4_TOKENS} {_MOLMO2_TOKENS}".split(), start=10)}
+"""Ids of the tokens around those of a picture and between them."""
 
 
 def _needs_torchvision(name: str) -> Any:
@@ -37,7 +28,7 @@ def _needs_torchvision(name: str) -> Any:
 
 def _write(inputs: dict[str, Any], picture: str, patch: str) -> None:
     """Put the tokens that the family's processor writes for a picture into a text."""
-    written = [IMAGE if name == patch else _BETWEEN[name] for name in re.findall("<[^>]*>", picture)]
+    written = [IMAGE if name == patch else BETWEEN[name] for name in re.findall("<[^>]*>", picture)]
     inputs["input_ids"] = torch.tensor([[*BEFORE, *written, *AFTER]])
 
 
@@ -57,32 +48,24 @@ def _llama4() -> Any:
     return model
 
 
-def _llama4_reader(**options: Any) -> Callable[[], Any]:
-    return lambda: _needs_torchvision("Llama4ImageProcessor")(size=_SIZE, max_patches=6, **options)
-
-
 def _llama4_text(inputs: dict[str, Any]) -> None:
     processor = hf.Llama4Processor.__new__(hf.Llama4Processor)
     shape = inputs.pop("aspect_ratios")[0].tolist()  # which the family's processor keeps to itself
     _write(inputs, processor._prompt_split_image(shape, 4), "<|patch|>")
-    inputs["pixel_values"] = inputs["pixel_values"].float()  # bfloat16, which a model in float32 does not read
+    # It is bfloat16, which a model in float32 does not read.
+    inputs["pixel_values"] = inputs["pixel_values"].float()
 
 
 def _molmo2() -> Any:
     make = _needs_torchvision("Molmo2ForConditionalGeneration")
     config = hf.Molmo2Config(
         vision_config=_TOWER | _HEADS | {"image_size": [32, 32], "patch_size": 4},
-        adapter_config=_HEADS | {"intermediate_size": 32, "text_hidden_size": 32, "vision_feature_layer": [0]},
+        adapter_config=_HEADS
+        | {"intermediate_size": 32, "text_hidden_size": 32, "vision_feature_layer": [0]},
         text_config=_TEXT | {"head_dim": 16, "rope_parameters": _ROPE},
         image_patch_id=IMAGE,
     )
     return make(config)
-
-
-def _molmo2_reader(**options: Any) -> Callable[[], Any]:
-    return lambda: _needs_torchvision("Molmo2ImageProcessor")(
-        size=_SIZE, patch_size=4, max_crops=4, overlap_margins=[1, 2], **options
-    )
 
 
 def _molmo2_text(inputs: dict[str, Any]) -> None:
@@ -91,19 +74,28 @@ def _molmo2_text(inputs: dict[str, Any]) -> None:
     processor.use_single_crop_col_tokens = None
     _write(inputs, processor.replace_image_token(inputs, 0), "<im_patch>")
     ids = inputs["input_ids"]
-    inputs["mm_token_type_ids"] = ((ids == IMAGE) | (ids >= min(_BETWEEN.values()))).long()
+    inputs["mm_token_type_ids"] = ((ids == IMAGE) | (ids >= min(BETWEEN.values()))).long()
 
 
-def _none(_: dict[str, Any]) -> int:
-    return 0  # the text is written when the inputs are finished
+def _llama4_family(size: tuple[int, int], **options: Any) -> Family:
+    def reader() -> Any:
+        return _needs_torchvision("Llama4ImageProcessor")(size=_SIZE, max_patches=6, **options)
+
+    return Family(_llama4, reader, lambda _: 0, size, _llama4_text)
+
+
+def _molmo2_family(size: tuple[int, int], **options: Any) -> Family:
+    def reader() -> Any:
+        options.update(size=_SIZE, patch_size=4, max_crops=4, overlap_margins=[1, 2])
+        return _needs_torchvision("Molmo2ImageProcessor")(**options)
+
+    return Family(_molmo2, reader, lambda _: 0, size, _molmo2_text)
 
 
 TORCHVISION_FAMILIES: dict[str, Family] = {
-    "Llama 4": Family(_llama4, _llama4_reader(), _none, (40, 72), _llama4_text),
-    "Llama 4, largest canvas": Family(
-        _llama4, _llama4_reader(resize_to_max_canvas=True), _none, (36, 92), _llama4_text
-    ),
-    "Llama 4, one tile": Family(_llama4, _llama4_reader(), _none, (20, 28), _llama4_text),
-    "Molmo 2": Family(_molmo2, _molmo2_reader(), _none, (40, 72), _molmo2_text),
-    "Molmo 2, other pooling": Family(_molmo2, _molmo2_reader(pooling_size=[3, 2]), _none, (40, 72), _molmo2_text),
+    "Llama 4": _llama4_family((40, 72)),
+    "Llama 4, largest canvas": _llama4_family((36, 92), resize_to_max_canvas=True),
+    "Llama 4, one tile": _llama4_family((20, 28)),
+    "Molmo 2": _molmo2_family((40, 72)),
+    "Molmo 2, other pooling": _molmo2_family((40, 72), pooling_size=[3, 2]),
 }

@@ -111,8 +111,8 @@ def views_in(inputs: Mapping[str, Any]) -> list[NDArray[np.floating] | None]:
     """Return the views of a picture in a model's inputs, [channel, row, column] each; [] without a picture.
 
     The last axes of a model's pixels are always these three; what is before them counts views (tiles, crops,
-    the whole picture). Molmo 2's are lists of the patches of square views, row by row, each [row, column, channel].
-    A list of patches with its grid is a view whose pixels are not read: [None].
+    the whole picture). Molmo 2 lists the patches of square views, row by row, each [row, column, channel]. A
+    list of patches with its grid is a view whose pixels are not read: [None].
     """
     pixels = inputs.get("pixel_values")
     if pixels is not None and inputs.get("image_token_pooling") is not None:

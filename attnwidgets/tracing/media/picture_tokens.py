@@ -30,7 +30,7 @@ Areas = Sequence["Box | None"]
 
 
 class View(NamedTuple):
-    """A view of the picture, cut into rows and columns of tokens, of one size unless `boxes` says where they lie."""
+    """A view of the picture, cut into rows and columns of tokens: of one size, or where `boxes` says."""
 
     rows: int
     columns: int
@@ -174,6 +174,12 @@ def _area_of(tiles: Areas, shape: Sequence[int]) -> Box | None:
     return top, left, top + shape[0] * high, left + shape[1] * wide
 
 
+def _areas_of_all(tiles: Areas, shape: Sequence[int]) -> list[Box | None]:
+    """Return the areas of all tiles of a canvas, row by row, also of those with little of the picture."""
+    canvas = View(*shape, _area_of(tiles, shape))
+    return [canvas.box(row, column) for _, row, column in canvas.cells(0)]
+
+
 def tiles_of_canvas(config: Any, inputs: Inputs, areas: Areas) -> Order | None:
     """Return the order of families that list the tiles of a padded canvas, and tiles that are not used.
 
@@ -191,7 +197,8 @@ def tiles_of_canvas(config: Any, inputs: Inputs, areas: Areas) -> Order | None:
 def tiles_then_whole(config: Any, inputs: Inputs, areas: Areas) -> Order | None:
     """Return the order of families that list the tiles of a padded canvas, then the whole picture.
 
-    In the text, another token follows the last tile of a row than the others. A picture in one tile has no more views.
+    In the text, the token after the last tile of a row is another than after the others. A picture that fits
+    into one tile has no other view.
     """
     cut = _merged(config, "pixel_shuffle_ratio", pixel_grid(config.vision_config, inputs))
     if cut is None or inputs.get("input_ids") is None:
@@ -231,12 +238,6 @@ def pooled_patches(config: Any, inputs: Inputs, areas: Areas) -> Order | None:
     count = math.prod(whole)
     views = [View(*whole, areas[0], tuple(boxes[:count])), View(*below, None, tuple(boxes[count:]))]
     return views, [token for number, view in enumerate(views) for token in view.cells(number)]
-
-
-def _areas_of_all(tiles: Areas, shape: Sequence[int]) -> list[Box | None]:
-    """Return the areas of all tiles of a canvas, row by row, also of those that show little of the picture."""
-    canvas = View(*shape, _area_of(tiles, shape))
-    return [canvas.box(row, column) for _, row, column in canvas.cells(0)]
 
 
 def _around(boxes: Sequence[Box | None]) -> Box | None:
