@@ -39,8 +39,8 @@ export TOKENIZERS_PARALLELISM := false
 
 .DEFAULT_GOAL := help
 .PHONY: help demo gallery lab test test-fast test-all test-matrix test-env python-env node-env browser-env lint js node \
-	chromium browsers wheel-check tests pytest browser torchvision soak extended properties fuzz build release-check bundle watch notebooks \
-	course docs pictures places reference bench models format clean
+	chromium browsers wheel-check tests pytest browser torchvision soak extended properties fuzz build release-check bundle watch \
+	notebooks course docs pictures places reference bench models format clean
 
 help:
 	@echo "make demo    trace three models, write $(OUT)/attnwidgets-demo.html, open the quickstart notebook"
