@@ -82,8 +82,8 @@ class ImageView(AsksWhy):
             axes = [getattr(item, "axis", None) or item.key for item in content.explanations]
             if any(unit.boxes for axis in axes for unit in axis.units.values()):
                 raise ValueError(
-                    "ImageView() shows a picture in a single grid of patches, and this model reads several views "
-                    'of it, or padding: aw.vision.sources(trace, by="hide") shows its tokens, view by view.'
+                    "ImageView() shows a picture in a single grid of patches, and this model reads several "
+                    'views of it, or padding: aw.vision.sources(trace, by="hide") shows its tokens, view by view.'
                 )
             raise ValueError(
                 "ImageView() shows the patches of a picture, and this has none: give a trace of a picture, "
