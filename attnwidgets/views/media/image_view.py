@@ -83,7 +83,7 @@ class ImageView(AsksWhy):
             if any(unit.boxes for axis in axes for unit in axis.units.values()):
                 raise ValueError(
                     "ImageView() shows a picture in a single grid of patches, and this model reads several "
-                    'views of it, or padding: aw.vision.sources(trace, by="hide") shows its tokens, view by view.'
+                    'views of it, or padding: aw.vision.sources(trace, by="hide") shows tokens view by view.'
                 )
             raise ValueError(
                 "ImageView() shows the patches of a picture, and this has none: give a trace of a picture, "
