@@ -174,10 +174,10 @@ def _area_of(tiles: Areas, shape: Sequence[int]) -> Box | None:
     return top, left, top + shape[0] * high, left + shape[1] * wide
 
 
-def _areas_of_all(tiles: Areas, shape: Sequence[int]) -> list[Box | None]:
+def _areas_of_all(tiles: Areas, shape: Grid) -> list[Box | None]:
     """Return the areas of all tiles of a canvas, row by row, also of those with little of the picture."""
     canvas = View(*shape, _area_of(tiles, shape))
-    return [canvas.box(row, column) for _, row, column in canvas.cells(0)]
+    return [canvas.box(row, column) for row in range(shape[0]) for column in range(shape[1])]
 
 
 def tiles_of_canvas(config: Any, inputs: Inputs, areas: Areas) -> Order | None:
@@ -234,9 +234,9 @@ def pooled_patches(config: Any, inputs: Inputs, areas: Areas) -> Order | None:
         _around([crops[n // side**2].box(*divmod(n % side**2, side)) for n in numbers if n >= 0])
         for numbers in patches.tolist()
     ]
-    whole, below = grids[0].tolist()[:2], grids[0].tolist()[2:]
-    count = math.prod(whole)
-    views = [View(*whole, areas[0], tuple(boxes[:count])), View(*below, None, tuple(boxes[count:]))]
+    high, wide, rows, columns = grids[0].tolist()
+    whole = View(high, wide, areas[0], tuple(boxes[: high * wide]))
+    views = [whole, View(rows, columns, None, tuple(boxes[high * wide :]))]
     return views, [token for number, view in enumerate(views) for token in view.cells(number)]
 
 
