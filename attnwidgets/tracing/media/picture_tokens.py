@@ -163,11 +163,11 @@ def _without_padding(high: int, wide: int, size: Sequence[int]) -> tuple[int, in
 
 
 def _area_of(tiles: Areas, shape: Sequence[int]) -> Box | None:
-    """Return the area of all tiles from where the first and the last begin whose areas are known."""
-    known = [(*divmod(number, shape[1]), tile) for number, tile in enumerate(tiles) if tile is not None]
-    if not known:
+    """Return the area of all tiles from the upper left corners of the first and last whose areas are known."""
+    located = [(*divmod(number, shape[1]), tile) for number, tile in enumerate(tiles) if tile is not None]
+    if not located:
         return None
-    (row, column, first), (last_row, last_column, last) = known[0], known[-1]
+    (row, column, first), (last_row, last_column, last) = located[0], located[-1]
     high = (last[0] - first[0]) / (last_row - row) if last_row > row else first[2] - first[0]
     wide = (last[1] - first[1]) / (last_column - column) if last_column > column else first[3] - first[1]
     top, left = first[0] - row * high, first[1] - column * wide
@@ -197,21 +197,20 @@ def tiles_of_canvas(config: Any, inputs: Inputs, areas: Areas) -> Order | None:
 def tiles_then_whole(config: Any, inputs: Inputs, areas: Areas) -> Order | None:
     """Return the order of families that list the tiles of a padded canvas, then the whole picture.
 
-    In the text, the token after the last tile of a row is another than after the others. A picture that fits
-    into one tile has no other view.
+    The token that follows a tile in the text tells whether it is the last of its row. A picture that fits into
+    one tile has no other view.
     """
     cut = _merged(config, "pixel_shuffle_ratio", pixel_grid(config.vision_config, inputs))
     if cut is None or inputs.get("input_ids") is None:
         return None
-    ids = inputs["input_ids"][0].tolist()
-    positions = _positions(ids, config)
-    last = positions[cut[0] * cut[1] - 1 :: cut[0] * cut[1]]  # tokens of views
+    ids, size = inputs["input_ids"][0].tolist(), cut[0] * cut[1]
+    ends = _positions(ids, config)[size - 1 :: size]  # the last token of each view
     *tiles, whole = areas
-    if len(last) != len(areas):
+    if len(ends) != len(areas):
         return None
     if tiles:
-        after = [ids[position + 1] for position in last[:-1]]
-        columns = after.index(after[-1]) + 1
+        separators = [ids[end + 1] for end in ends[:-1]]
+        columns = separators.index(separators[-1]) + 1
         tiles = _areas_of_all(tiles, (len(tiles) // columns, columns))
         if whole is not None and None in tiles:
             return None  # so narrow a picture that no tile shows enough of it to say where it lies
