@@ -128,6 +128,13 @@ def test_separators_stand_between_tiles_and_after_a_row_of_them() -> None:
         assert (second[1] > first[1]) == (ids[i] == beside)
 
 
+def test_a_picture_too_narrow_to_locate_its_tiles_says_so() -> None:
+    family = ALL["Llama 4"]
+    result = traced(family.model(), family.processor(), noise((4, 90)))
+    assert result.units["token"].boxes is None
+    assert "where the picture's tokens lie on it is not known for 'llama4'" in result.warning
+
+
 def test_a_token_after_each_row_follows_the_patch_at_the_right_edge() -> None:
     family = ALL["Molmo 2"]
     result = traced(family.model(), family.processor(), noise(family.size))

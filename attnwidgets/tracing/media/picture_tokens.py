@@ -163,7 +163,7 @@ def _without_padding(high: int, wide: int, size: Sequence[int]) -> tuple[int, in
 
 
 def _area_of(tiles: Areas, shape: Sequence[int]) -> Box | None:
-    """Return the area of all tiles from the upper left corners of the first and last whose areas are known."""
+    """Return the area of all tiles from the upper left corners of the first and last whose area is known."""
     located = [(*divmod(number, shape[1]), tile) for number, tile in enumerate(tiles) if tile is not None]
     if not located:
         return None
@@ -197,8 +197,8 @@ def tiles_of_canvas(config: Any, inputs: Inputs, areas: Areas) -> Order | None:
 def tiles_then_whole(config: Any, inputs: Inputs, areas: Areas) -> Order | None:
     """Return the order of families that list the tiles of a padded canvas, then the whole picture.
 
-    The token that follows a tile in the text tells whether it is the last of its row. A picture that fits into
-    one tile has no other view.
+    The token that follows a tile in the text tells whether it is the last of its row. A picture that fits
+    into one tile has no other view.
     """
     cut = _merged(config, "pixel_shuffle_ratio", pixel_grid(config.vision_config, inputs))
     if cut is None or inputs.get("input_ids") is None:
@@ -213,7 +213,7 @@ def tiles_then_whole(config: Any, inputs: Inputs, areas: Areas) -> Order | None:
         columns = separators.index(separators[-1]) + 1
         tiles = _areas_of_all(tiles, (len(tiles) // columns, columns))
         if whole is not None and None in tiles:
-            return None  # so narrow a picture that no tile shows enough of it to say where it lies
+            return None  # The picture is so narrow that no tile shows enough of it to be located.
     views = [View(*cut, area) for area in (*tiles, whole)]
     return views, [token for number, view in enumerate(views) for token in view.cells(number)]
 
