@@ -271,7 +271,7 @@ torchvision: $(STAMP)/dev
 	@[ -e $(VENV)/torchvision ] || $(PIP) --no-deps --target $(VENV)/torchvision \
 		$(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) "$(TORCHVISION)"
 	@PYTHONPATH=$(VENV)/torchvision $(PYTEST) tests/tracing/test_picture_tokens.py \
-		tests/explanations/attribution/test_picture_entry.py $(CHOSEN)
+		tests/explanations/attribution/test_picture_entry.py tests/vision/test_inside_language_model.py $(CHOSEN)
 
 RUNS ?= 5
 soak: $(NEEDS_BROWSER)
