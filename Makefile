@@ -12,6 +12,7 @@ VENV   ?= .venv
 # Another build of torch:      make demo TORCH="torch==2.13.0" TORCH_INDEX=<address of your wheel index>
 # Torch that is already there: make demo TORCH=none            (the environment then sees PYTHON's packages)
 TORCH       ?= torch==2.13.0
+TORCHVISION ?= torchvision==0.28.0
 TORCH_INDEX ?=
 OUT         ?= out
 PYTEST_ARGS ?=
@@ -38,8 +39,8 @@ export TOKENIZERS_PARALLELISM := false
 
 .DEFAULT_GOAL := help
 .PHONY: help demo gallery lab test test-fast test-all test-matrix test-env python-env node-env browser-env lint js node \
-	chromium browsers wheel-check tests pytest browser soak extended properties fuzz build release-check bundle watch notebooks course \
-	docs pictures places reference bench models format clean
+	chromium browsers wheel-check tests pytest browser torchvision soak extended properties fuzz build release-check bundle watch \
+	notebooks course docs pictures places reference bench models format clean
 
 help:
 	@echo "make demo    trace three models, write $(OUT)/attnwidgets-demo.html, open the quickstart notebook"
@@ -147,7 +148,7 @@ STEPS = $(PYTHON) tools/steps.py
 test: $(STAMP)/venv node
 	@$(STEPS) "what the tests need" "python-env" "node-env js" "browser-env"; status=$$?; \
 		[ -e $(STAMP)/dev ] && $(STEPS) "make test" "tests" "lint wheel-check" && exit $$status
-test-all: test extended properties fuzz
+test-all: test extended properties fuzz torchvision
 .NOTPARALLEL:
 
 test-env: $(STAMP)/venv node
@@ -262,6 +263,15 @@ pytest: $(STAMP)/dev
 browser: $(NEEDS_BROWSER)
 	@echo "== the tests in a browser, in $(WORKERS) processes"
 	@$(PYTEST) -m "browser and not extended" tests/browser $(SPREAD) $(CHOSEN)
+
+# Llama 4 and Molmo 2 read pictures by torchvision alone. It is installed apart, since transformers reads all pictures by it
+# where it can; and without its dependencies: where it was built for another torch, tests/conftest.py lets it be imported.
+torchvision: $(STAMP)/dev
+	@echo "== the tests of pictures in a text, with torchvision"
+	@[ -e $(VENV)/torchvision ] || $(PIP) --no-deps --target $(VENV)/torchvision \
+		$(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) "$(TORCHVISION)"
+	@PYTHONPATH=$(VENV)/torchvision $(PYTEST) tests/tracing/test_picture_tokens.py \
+		tests/explanations/attribution/test_picture_entry.py tests/vision/test_inside_language_model.py $(CHOSEN)
 
 RUNS ?= 5
 soak: $(NEEDS_BROWSER)

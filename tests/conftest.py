@@ -34,6 +34,16 @@ if TYPE_CHECKING:
 # jsonschema does without it. Its grammar, of international addresses, takes every process a second to build.
 sys.modules["rfc3987_syntax"] = None  # type: ignore[assignment]
 
+if find_spec("torchvision"):  # `make torchvision`; transformers imports it
+    import torch
+
+    try:
+        import torchvision  # noqa: F401
+    except RuntimeError:  # It was built for another torch, and its operators are missing: no test calls them.
+        OPERATORS = torch.library.Library("torchvision", "FRAGMENT")
+        for operator in ("nms", "qnms"):
+            OPERATORS.define(f"{operator}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+
 ROOT = Path(__file__).parents[1]
 
 SPLIT_SENTENCE = "The electroencephalographer read the trace before she spoke."

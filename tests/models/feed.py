@@ -183,6 +183,15 @@ def _pictures(model: Any) -> Iterator[dict[str, Any]]:
     if "image_position_ids" in names:
         positions = torch.tensor([[[row, column] for row in range(4) for column in range(4)]])
         yield {"pixel_values": noise(1, 16, channels * patch**2), "image_position_ids": positions}
+    if "image_token_pooling" in names:  # the whole picture and a crop, patches in fours
+        fours = [
+            [n, n + 1, n + 4, n + 5] for start in (0, 16) for n in (start, start + 2, start + 8, start + 10)
+        ]
+        yield {
+            "pixel_values": noise(2, 16, channels * patch**2),
+            "image_token_pooling": torch.tensor(fours),
+            "image_grids": torch.tensor([[2, 2, 2, 2]]),
+        }
     if "spatial_shapes" in names:
         for count in (16, 256):
             packed = torch.nn.functional.pad(noise(1, 16, channels * patch**2), (0, 0, 0, count - 16))
@@ -212,5 +221,5 @@ def _with_tokens(model: Any, pixels: dict[str, Any]) -> Iterator[dict[str, Any]]
         with torch.no_grad():
             plain(model, inputs(1))
     except Exception as error:  # noqa: BLE001 - it says how many tokens there should be
-        counts = [*map(int, re.findall(r"\b\d{1,3}\b", str(error))), *counts]
+        counts = [*(n for n in map(int, re.findall(r"\b\d{1,3}\b", str(error))) if n > 1), *counts]
     yield from (inputs(count) for count in dict.fromkeys([*counts, 0]) if count < 300)

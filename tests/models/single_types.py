@@ -57,6 +57,7 @@ SINGLE_TYPES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "mimi": ({}, {"upsample_groups": 32}),
     "mimi_decoder": ({}, {"upsample_groups": 32}),
     "mimi_encoder": ({}, {"upsample_groups": 32}),
+    "molmo2": ({}, {"image_size": [28, 28], "num_position_embeddings": 16, "vision_feature_layer": [0, 1]}),
     "nemotron": ({"num_key_value_heads": 2}, {}),
     "bamba": ({}, {"attn_layer_indices": [1, 3], "num_hidden_layers": 4}),
     "convnext": ({}, _STAGES | {"patch_size": 4}),
@@ -80,7 +81,16 @@ SINGLE_TYPES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {},
         {"layer_types": ["conv", "full_attention"] * 2, "num_hidden_layers": 4, "num_dense_layers": 1},
     ),
-    "llama4": ({}, {"num_hidden_layers": 4}),
+    "llama4": (
+        {},
+        {
+            "num_hidden_layers": 4,
+            "intermediate_size": 128,  # of the adapter: four patches of 32
+            "projector_input_dim": 32,
+            "projector_output_dim": 32,
+            "vision_output_dim": 32,
+        },
+    ),
     "lilt": ({}, {"hidden_size": 48}),
     **dict.fromkeys(
         ("llava_next", "llava_next_video", "llava_onevision"), ({}, {"image_grid_pinpoints": [[28, 28]]})

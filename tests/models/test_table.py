@@ -29,7 +29,7 @@ glm4 glm4_moe minimax_m2 cohere2 olmo2 smollm3 granite lfm2 granitemoehybrid fal
 rwkv t5 t5gemma bart marian m2m_100 led whisper wav2vec2 hubert wavlm
 vit dinov2 siglip swin resnet
 """
-WITH_PICTURE = ("llava", "gemma3", "qwen2_vl", "qwen3_vl", "idefics3", "paligemma")
+WITH_PICTURE = ("llava", "gemma3", "qwen2_vl", "qwen3_vl", "idefics3", "paligemma", "molmo2")
 LABELS = [*USED.split(), *(f"{name}, picture" for name in WITH_PICTURE)]
 KINDS = {kind.label: kind for kind in kinds()}
 AGAIN = "make models"

@@ -67,7 +67,7 @@ class Family:
                     weight.add_(torch.randn_like(weight) * 0.05)
                 elif "gate" in name:
                     weight.fill_(1.0)
-        inner = model.model
+        inner = getattr(model, "model", model)
         tower = next(
             getattr(inner, name)
             for name in ("vision_tower", "visual", "vision_model")
@@ -113,6 +113,11 @@ def traced(model: Any, processor: Processor, picture: np.ndarray) -> Any:
     return trace(model, processor, "the cat", image=picture)
 
 
+def _language_model_of(model: Any) -> Any:
+    inner = getattr(model, "model", model)
+    return getattr(inner, "language_model", None) or inner.text_model
+
+
 def entry_of(model: Any, inputs: dict[str, Any]) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the inputs of the language model [batch, token, width], a leaf, and the last token's logits."""
     read: list[torch.Tensor] = []
@@ -121,8 +126,7 @@ def entry_of(model: Any, inputs: dict[str, Any]) -> tuple[torch.Tensor, torch.Te
         read.append(options["inputs_embeds"].detach().requires_grad_())
         return args, options | {"inputs_embeds": read[0]}
 
-    inner = getattr(model.model, "language_model", None) or model.model.text_model
-    handle = inner.register_forward_pre_hook(hook, with_kwargs=True)
+    handle = _language_model_of(model).register_forward_pre_hook(hook, with_kwargs=True)
     with torch.enable_grad():
         logits = model(**inputs).logits[0, -1]
     handle.remove()
@@ -134,13 +138,12 @@ def read_by_text(model: Any, processor: Processor, picture: np.ndarray) -> torch
     """Return the language model's inputs at the positions of the picture [token, width]."""
     read: dict[str, Any] = {}
     inputs = processor(images=Image.fromarray(picture))
-    inner = getattr(model.model, "language_model", None) or model.model.text_model
 
     def hook(_: Any, __: Any, options: dict[str, Any]) -> None:
         states = options.get("cross_attention_states")
         read["states"] = options["inputs_embeds"] if states is None else states
 
-    handle = inner.register_forward_pre_hook(hook, with_kwargs=True)
+    handle = _language_model_of(model).register_forward_pre_hook(hook, with_kwargs=True)
     model(**inputs)
     handle.remove()
     states = read["states"]

@@ -109,6 +109,8 @@ _TEXT = {"vocab_size": VOCAB, **SMALL}
 _VISION = {**SMALL, **SQUARE}
 _LLAMA = {"model_type": "llama", **_TEXT}
 _IDS = (5, 6, 7, 8)
+# An adapter that joins four patches.
+_SHUFFLED = {"intermediate_size": 128, "projector_input_dim": 32, "projector_output_dim": 32}
 
 
 def _model(name: str, head: str = "Model", **options: Any) -> Callable[[], Any]:
@@ -283,6 +285,7 @@ PICTURES: dict[str, Pictures] = {
     ),
     "InternVL": _square("InternVLVision", CLASS, patch_size=[SIDE, SIDE], image_size=[2 * SIDE, 2 * SIDE]),
     "AIMv2": _square("Aimv2Vision", ()),
+    "Llama 4": Pictures(_model("Llama4Vision", **SQUARE, **_SHUFFLED), (2, 2), after=CLASS),
     "MLCD": _square("MLCDVision", CLASS),
     "ViTPose": Pictures(_model("VitPoseBackbone", "", image_size=(32, 48), patch_size=16), side=16),
     "Pixtral": Pictures(

@@ -10,10 +10,16 @@ import pytest
 import attnwidgets as aw
 from attnwidgets.tracing.media.picture_tokens import INSIDE
 from tests.tracing.picture_families import FAMILIES, IMAGE, Family, read_by_text, traced
+from tests.tracing.torchvision_families import BETWEEN, TORCHVISION_FAMILIES
 
 BLOCK = 4
+ALL = FAMILIES | TORCHVISION_FAMILIES
 # Other sizes than the reference's, tall where it is wide.
 SECOND = {"LLaVA": (56, 40), "LLaVA-NeXT": (72, 40), "Gemma 3, pan and scan": (96, 32), "Mllama": (72, 40)}
+SECOND |= {
+    "Llama 4": (36, 68),
+    "Molmo 2": (72, 40),
+}  # of Llama 4, strips of four pixels in the tiles below and at right
 
 
 def noise(size: tuple[int, int]) -> np.ndarray:
@@ -44,9 +50,9 @@ def changes(family: Family, model: Any, picture: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("name", ALL)
 def test_a_token_lies_where_painting_changes_it(name: str) -> None:
-    family = FAMILIES[name]
+    family = ALL[name]
     model = family.model()
     picture = noise(SECOND.get(name, family.size))
     labels, boxes = boxes_of(traced(model, family.processor(), picture))
@@ -107,6 +113,36 @@ def test_tokens_of_several_views_share_pixels_and_what_has_no_place_is_named() -
     )
     assert result.stacks == ("text",)
     assert result.rerun().stacks == ("text",)
+
+
+def test_separators_stand_between_tiles_and_after_a_row_of_them() -> None:
+    family = ALL["Llama 4"]
+    result = traced(family.model(), family.processor(), noise(family.size))
+    unit, ids = result.units["token"], result.input_ids.tolist()
+    corners = [box[:2] for label, box in zip(unit.labels, unit.boxes, strict=True) if label.endswith(":0,0")]
+    beside, below = BETWEEN["<|tile_x_separator|>"], BETWEEN["<|tile_y_separator|>"]
+    separators = [i for i, number in enumerate(ids) if number in {beside, below}]
+    assert len(separators) == len(corners) - 1
+    assert all(unit.boxes[i] is None for i in separators)
+    for i, first, second in zip(separators, corners, corners[1:], strict=False):
+        assert (second[1] > first[1]) == (ids[i] == beside)
+
+
+def test_a_picture_too_narrow_to_locate_its_tiles_says_so() -> None:
+    family = ALL["Llama 4"]
+    result = traced(family.model(), family.processor(), noise((4, 90)))
+    assert result.units["token"].boxes is None
+    assert "where the picture's tokens lie on it is not known for 'llama4'" in result.warning
+
+
+def test_a_token_after_each_row_follows_the_patch_at_the_right_edge() -> None:
+    family = ALL["Molmo 2"]
+    result = traced(family.model(), family.processor(), noise(family.size))
+    unit = result.units["token"]
+    ends = [i for i, number in enumerate(result.input_ids.tolist()) if number == BETWEEN["<im_col>"]]
+    assert len(ends) == 8
+    assert all(unit.boxes[i] is None for i in ends)
+    assert [unit.boxes[i - 1][3] for i in ends] == pytest.approx([family.size[1]] * 8, abs=0.1)
 
 
 def test_a_family_whose_places_are_unknown_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

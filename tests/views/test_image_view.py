@@ -14,6 +14,8 @@ from attnwidgets.views.still.patches import picture_sheet
 from attnwidgets.views.wire.thumbnails import dequantise
 from attnwidgets.vision.token_norms import TIMES
 from tests.tracing import tiny
+from tests.tracing.picture_families import FAMILIES
+from tests.tracing.picture_families import traced as picture_and_text
 from tests.tracing.pictures import PICTURES, _model
 from tests.views.test_html import read
 from tests.vision import planted
@@ -252,6 +254,14 @@ def test_patches_that_are_not_there_are_named(trace, queries, words):
 def test_a_text_is_refused_with_what_to_give(given):
     with pytest.raises(ValueError, match=r"aw.trace\(model, processor, image=picture\)"):
         aw.ImageView(given())
+
+
+def test_several_views_of_a_picture_are_refused_with_the_view_that_shows_them():
+    family = FAMILIES["Idefics 3"]
+    picture = np.random.default_rng(0).integers(0, 256, (*family.size, 3), dtype=np.uint8)
+    trace = picture_and_text(family.model(), family.processor(), picture)
+    with pytest.raises(ValueError, match=r"several views of it, or padding: aw\.vision\.sources"):
+        aw.ImageView(trace)
 
 
 @pytest.mark.slow

@@ -10,6 +10,7 @@ import pytest
 import attnwidgets as aw
 from attnwidgets.zoo.scenes import Scene
 from tests.tracing.picture_families import FAMILIES, traced
+from tests.tracing.torchvision_families import TORCHVISION_FAMILIES
 
 CELL = "1,2"  # of the circle of scene 7
 
@@ -65,9 +66,9 @@ def test_patching_follows_the_colour_from_its_cell_to_the_last_word(pair: Any) -
         view.requests.answer("expression", args)
 
 
-@pytest.mark.parametrize("name", ["Idefics 3", "Qwen2-VL"])
+@pytest.mark.parametrize("name", ["Idefics 3", "Qwen2-VL", "Llama 4"])
 def test_families_name_their_norm_and_head_in_other_places(name: str) -> None:
-    family = FAMILIES[name]
+    family = (FAMILIES | TORCHVISION_FAMILIES)[name]
     picture = np.random.default_rng(0).integers(0, 255, (*family.size, 3)).astype(np.uint8)
     trace = traced(family.model(), family.processor(), picture)
     shares = aw.decompx(trace)

@@ -119,6 +119,10 @@ HEADS: tuple[HeadLayout, ...] = (
         )
         for inner in ("language_model", "text_model")
     ),
+    *(
+        HeadLayout("Llama 4", "each", (f"{path}model.norm", f"{path}lm_head"), scaled=True)
+        for path in ("", "language_model.")  # its base_model_prefix is not that of its modules
+    ),
     HeadLayout("decoders without a final norm", "each", ("lm_head",)),
     HeadLayout("ModernBERT that tags", "each", ("{base}.final_norm", *_MODERNBERT, "classifier")),
     *(

@@ -104,7 +104,8 @@ class StackAxes:
         if side in ("vision", "audio") or self._layout(side) is not None:
             return False
         stack_config = self.configs.get(side)
-        towers = (getattr(self.config, f"{kind}_config", None) for kind in ("vision", "audio"))
+        # An adapter pools the patches of each token that it gives the language model.
+        towers = (getattr(self.config, f"{kind}_config", None) for kind in ("vision", "audio", "adapter"))
         return stack_config is None or all(stack_config is not tower for tower in towers)
 
     def _layout(self, side: str) -> Layout | None:

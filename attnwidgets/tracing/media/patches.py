@@ -152,6 +152,7 @@ LAYOUTS: dict[str, Layout] = {
     **dict.fromkeys(_FEATURE_MAPS.split(), Layout(grid=map_grid)),
     **{f"{family}/decoder": Layout(queries="[DET{}]") for family in _FEATURE_MAPS.split()},
     "deit": Layout((CLASS, "[DIST]")),
+    "llama4_vision_model": Layout(after=(CLASS,)),
     "dinov2_with_registers": Layout((CLASS, _REGISTERS)),
     "dinov3_vit": Layout((CLASS, _REGISTERS)),
     "yolos": Layout((CLASS,), (_DETECTORS,)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
@@ -110,9 +111,14 @@ def views_in(inputs: Mapping[str, Any]) -> list[NDArray[np.floating] | None]:
     """Return the views of a picture in a model's inputs, [channel, row, column] each; [] without a picture.
 
     The last axes of a model's pixels are always these three; what is before them counts views (tiles, crops,
-    the whole picture). A list of patches with its grid is a view whose pixels are not read: [None].
+    the whole picture). Molmo 2 lists the patches of square views, row by row, each [row, column, channel]. A
+    list of patches with its grid is a view whose pixels are not read: [None].
     """
     pixels = inputs.get("pixel_values")
+    if pixels is not None and inputs.get("image_token_pooling") is not None:
+        side, patch = math.isqrt(pixels.shape[-2]), math.isqrt(pixels.shape[-1] // _COLOURS)
+        cut = pixels.reshape(-1, side, side, patch, patch, _COLOURS).permute(0, 5, 1, 3, 2, 4)
+        pixels = cut.reshape(-1, _COLOURS, side * patch, side * patch)
     shape = tuple(getattr(pixels, "shape", ()))
     if len(shape) <= _COLOURS:
         listed = any(inputs.get(name) is not None for name in ("image_grid_thw", "spatial_shapes"))

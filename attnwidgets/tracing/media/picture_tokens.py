@@ -30,18 +30,21 @@ Areas = Sequence["Box | None"]
 
 
 class View(NamedTuple):
-    """A view of the picture, cut into rows and columns of tokens."""
+    """A view of the picture, cut into rows and columns of tokens: of one size, or where `boxes` says."""
 
     rows: int
     columns: int
     area: Box | None
+    boxes: tuple[Box | None, ...] = ()
 
     def cells(self, number: int) -> list[Token]:
         """Return the tokens of this view, the `number`-th, row by row."""
         return [(number, row, column) for row in range(self.rows) for column in range(self.columns)]
 
     def box(self, row: int, column: int) -> Box | None:
-        """Return where a token lies; None if the view's area is not known."""
+        """Return where a token lies; None if that is not known."""
+        if self.boxes:
+            return self.boxes[row * self.columns + column]
         if self.area is None:
             return None
         top, left, bottom, right = self.area
@@ -160,14 +163,21 @@ def _without_padding(high: int, wide: int, size: Sequence[int]) -> tuple[int, in
 
 
 def _area_of(tiles: Areas, shape: Sequence[int]) -> Box | None:
-    """Return the area of all tiles from that of any of them."""
-    number = next((number for number, tile in enumerate(tiles) if tile is not None), None)
-    if number is None or (tile := tiles[number]) is None:
+    """Return the area of all tiles from the upper left corners of the first and last whose area is known."""
+    located = [(*divmod(number, shape[1]), tile) for number, tile in enumerate(tiles) if tile is not None]
+    if not located:
         return None
-    row, column = divmod(number, shape[1])
-    high, wide = tile[2] - tile[0], tile[3] - tile[1]
-    top, left = tile[0] - row * high, tile[1] - column * wide
+    (row, column, first), (last_row, last_column, last) = located[0], located[-1]
+    high = (last[0] - first[0]) / (last_row - row) if last_row > row else first[2] - first[0]
+    wide = (last[1] - first[1]) / (last_column - column) if last_column > column else first[3] - first[1]
+    top, left = first[0] - row * high, first[1] - column * wide
     return top, left, top + shape[0] * high, left + shape[1] * wide
+
+
+def _areas_of_all(tiles: Areas, shape: Grid) -> list[Box | None]:
+    """Return the areas of all tiles of a canvas, row by row, also of those with little of the picture."""
+    canvas = View(*shape, _area_of(tiles, shape))
+    return [canvas.box(row, column) for row in range(shape[0]) for column in range(shape[1])]
 
 
 def tiles_of_canvas(config: Any, inputs: Inputs, areas: Areas) -> Order | None:
@@ -178,11 +188,64 @@ def tiles_of_canvas(config: Any, inputs: Inputs, areas: Areas) -> Order | None:
     cut, ratio = pixel_grid(config.vision_config, inputs), inputs.get("aspect_ratio_ids")
     if cut is None or ratio is None:
         return None
-    rows, columns = config.vision_config.supported_aspect_ratios[int(ratio.reshape(-1)[0]) - 1]
-    canvas = View(rows, columns, _area_of(areas, (rows, columns)))
-    used = [canvas.box(row, column) for row in range(rows) for column in range(columns)]
+    shape = config.vision_config.supported_aspect_ratios[int(ratio.reshape(-1)[0]) - 1]
+    used = _areas_of_all(areas, shape)
     views = [View(*cut, area) for area in used + [None] * (len(areas) - len(used))]
     return views, [token for number, view in enumerate(views) for token in (CLASS, *view.cells(number))]
+
+
+def tiles_then_whole(config: Any, inputs: Inputs, areas: Areas) -> Order | None:
+    """Return the order of families that list the tiles of a padded canvas, then the whole picture.
+
+    The token that follows a tile in the text tells whether it is the last of its row. A picture that fits
+    into one tile has no other view.
+    """
+    cut = _merged(config, "pixel_shuffle_ratio", pixel_grid(config.vision_config, inputs))
+    if cut is None or inputs.get("input_ids") is None:
+        return None
+    ids, size = inputs["input_ids"][0].tolist(), cut[0] * cut[1]
+    ends = _positions(ids, config)[size - 1 :: size]  # the last token of each view
+    *tiles, whole = areas
+    if len(ends) != len(areas):
+        return None
+    if tiles:
+        separators = [ids[end + 1] for end in ends[:-1]]
+        columns = separators.index(separators[-1]) + 1
+        tiles = _areas_of_all(tiles, (len(tiles) // columns, columns))
+        if whole is not None and None in tiles:
+            return None  # The picture is so narrow that no tile shows enough of it to be located.
+    views = [View(*cut, area) for area in (*tiles, whole)]
+    return views, [token for number, view in enumerate(views) for token in view.cells(number)]
+
+
+def pooled_patches(config: Any, inputs: Inputs, areas: Areas) -> Order | None:
+    """Return the order of families whose processor lists the patches of every token, by number.
+
+    First comes the whole picture, then crops that overlap, of which a patch that several show is listed once.
+    """
+    del config
+    patches, grids = inputs.get("image_token_pooling"), inputs.get("image_grids")
+    if patches is None or grids is None or len(grids) != 1:
+        return None
+    side = math.isqrt(inputs["pixel_values"].shape[-2])
+    crops = [View(side, side, area) for area in areas]
+    boxes = [
+        _around([crops[n // side**2].box(*divmod(n % side**2, side)) for n in numbers if n >= 0])
+        for numbers in patches.tolist()
+    ]
+    high, wide, rows, columns = grids[0].tolist()
+    whole = View(high, wide, areas[0], tuple(boxes[: high * wide]))
+    views = [whole, View(rows, columns, None, tuple(boxes[high * wide :]))]
+    return views, [token for number, view in enumerate(views) for token in view.cells(number)]
+
+
+def _around(boxes: Sequence[Box | None]) -> Box | None:
+    """Return the smallest box around others; None if any is not known."""
+    inner = [box for box in boxes if box is not None]
+    if not inner or len(inner) < len(boxes):
+        return None
+    tops, lefts, bottoms, rights = zip(*inner, strict=True)
+    return min(tops), min(lefts), max(bottoms), max(rights)
 
 
 _QWEN = "qwen2_vl qwen2_5_vl qwen3_vl"
@@ -197,6 +260,8 @@ INSIDE: dict[str, Family] = {
     **dict.fromkeys(_QWEN.split(), view_by_view("spatial_merge_size", given_grid)),
     "llava_next": mosaic,
     "llava_onevision": mosaic,
+    "llama4": tiles_then_whole,
+    "molmo2": pooled_patches,
 }
 """Families that put the tokens of a picture among those of the text, in the place of a token of their own."""
 

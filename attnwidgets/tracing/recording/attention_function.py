@@ -62,6 +62,9 @@ HARMLESS = frozenset(
         "return_dict",
         "sliding_window",
         "use_cache",
+        "vision_aspect_ratio",
+        "vision_feature_layer",
+        "vision_feature_select_strategy",
     }
 )
 

@@ -154,7 +154,7 @@ def traces_of(
     traces = []
     for number, sample in enumerate(samples):
         axes = StackAxes(model, stacks, sample, inputs)
-        table, apart = {}, ""
+        table, apart = {}, []
         for name, layers in stacks.items():
             try:
                 stack = _stack(axes, name, layers, number, widths, type(model).__name__)
@@ -162,7 +162,9 @@ def traces_of(
                 # The text is traced without the tower of a picture that is read view by view, or in windows.
                 if axes.reads_text(name) or not any(map(axes.reads_text, stacks)):
                     raise
-                apart = f"the attention of stack {name!r} is not recorded: it reads parts of its input apart"
+                apart.append(
+                    f"the attention of stack {name!r} is not recorded: it reads parts of its input apart"
+                )
                 continue
             blocks = recorded.blocks.get(name, ())
             mixing = by_number(blocks, recorded.mixing, number, stack.layers[0].shape[1])
@@ -196,7 +198,7 @@ def traces_of(
                         (
                             sample.warning,
                             recorded.note,
-                            apart,
+                            *apart,
                             *caveats(recorded.blocks),
                             axes.warning(),
                             other_heads(recorded.outputs),

@@ -79,6 +79,12 @@ class ImageView(AsksWhy):
         content = super()._content_of(shown, methods, units)
         on_grid = [item for item in content.explanations if units_on_grid(item)]
         if not on_grid:
+            axes = [getattr(item, "axis", None) or item.key for item in content.explanations]
+            if any(unit.boxes for axis in axes for unit in axis.units.values()):
+                raise ValueError(
+                    "ImageView() shows a picture in a single grid of patches, and this model reads several "
+                    'views of it, or padding: aw.vision.sources(trace, by="hide") shows tokens view by view.'
+                )
             raise ValueError(
                 "ImageView() shows the patches of a picture, and this has none: give a trace of a picture, "
                 "aw.trace(model, processor, image=picture), or a map made from one."

@@ -9,14 +9,16 @@ from PIL import Image
 
 import attnwidgets as aw
 from tests.tracing.picture_families import FAMILIES, IMAGE, entry_of, traced
+from tests.tracing.torchvision_families import TORCHVISION_FAMILIES
 
+ALL = FAMILIES | TORCHVISION_FAMILIES
 # Mllama's text has no token of the picture.
 INSIDE = [name for name in FAMILIES if name not in {"Mllama", "LLaVA, full", "Gemma 3", "Qwen2-VL"}]
 
 
-@pytest.mark.parametrize("name", INSIDE)
+@pytest.mark.parametrize("name", [*INSIDE, "Llama 4", "Molmo 2"])
 def test_attributions_of_picture_tokens_are_those_at_the_entry_of_the_language_model(name: str) -> None:
-    family = FAMILIES[name]
+    family = ALL[name]
     model, processor = family.model(), family.processor()
     picture = np.random.default_rng(0).integers(0, 255, (*family.size, 3)).astype(np.uint8)
     trace = traced(model, processor, picture)
