@@ -15,9 +15,10 @@ from scipy.special import ndtr, ndtri
 
 from attnwidgets._errors import suggest
 from attnwidgets._progress import progress
+from attnwidgets._significance import wilson
 from attnwidgets._tables import Table
 from attnwidgets.figures.html_tables import first_rows
-from attnwidgets.people.analysis import Outcomes, estimate, wilson
+from attnwidgets.people.analysis import Outcomes, estimate
 from attnwidgets.people.kinds import SIDES, STEPS, is_answer
 from attnwidgets.people.responses import Responses, row_of
 

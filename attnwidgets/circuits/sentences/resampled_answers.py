@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from attnwidgets._errors import quoted
-from attnwidgets._significance import holm
+from attnwidgets._significance import holm, wilson
 from attnwidgets._tables import Table
 from attnwidgets.figures.html_tables import cell, table
 
@@ -69,21 +69,19 @@ class AnswerShares(Table):
 
     def _columns(self) -> Iterator[Columns]:
         """Yield sentence, side, answer, count, and share with both ends of its interval."""
-        from scipy.stats import binomtest
-
         for sentence, sides in zip(self.sentences, self.counts.tolist(), strict=True):
             for side, counts in zip(("resampled", "different", "kept"), sides, strict=True):
                 chosen = [at for at, count in enumerate(counts) if count]
-                tests = [binomtest(counts[at], sum(counts)) for at in chosen]
-                ends = [test.proportion_ci(self.level, method="wilson") for test in tests]
+                total = sum(counts)
+                ends = [wilson(counts[at], total, level=self.level) for at in chosen]
                 yield {
                     "sentence": [sentence] * len(chosen),
                     "side": [side] * len(chosen),
                     "answer": [self.answers[at] for at in chosen],
                     "count": [counts[at] for at in chosen],
-                    "share": [test.statistic for test in tests],
-                    "low": [float(end.low) for end in ends],
-                    "high": [float(end.high) for end in ends],
+                    "share": [counts[at] / total for at in chosen],
+                    "low": [low for low, _ in ends],
+                    "high": [high for _, high in ends],
                 }
 
     def __repr__(self) -> str:
