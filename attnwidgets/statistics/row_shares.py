@@ -23,6 +23,7 @@ from attnwidgets.explanations.mixing.attention import attention
 from attnwidgets.explanations.results.mixing_map import MixingMap
 from attnwidgets.explanations.results.trace_protocol import require_trace
 from attnwidgets.explanations.results.units import regroup
+from attnwidgets.tracing.text.display import is_blank
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,8 +40,6 @@ _CHUNK_BYTES = 64_000_000
 """Most bytes of shares in a chunk of heads."""
 _WHOLE_LAYER = 2**22
 """Number of values up to which a layer is read as a whole and cached by its trace."""
-_SPACES = set("▁·␣↵⇥␍⍽□")
-"""Marks that stand for blanks in labels."""
 _NOT_NEGATIVE = -1e-6
 _TINY = np.finfo(np.float64).tiny
 
@@ -127,7 +126,7 @@ class Roles:
         """Which keys are punctuation marks or symbols, without letters and digits, and not special [key]."""
         kinds = [{unicodedata.category(character)[0] for character in label} for label in self.labels]
         is_mark = np.array([bool(kind & {"P", "S"}) and not kind & {"L", "N"} for kind in kinds], dtype=bool)
-        spaces = np.array([not set(label) - _SPACES for label in self.labels], dtype=bool)
+        spaces = np.array([is_blank(label) for label in self.labels], dtype=bool)
         return is_mark & ~spaces & ~self.special
 
     @cached_property

@@ -1,4 +1,4 @@
-"""The notebooks on circuits, sentences and weights run, and their text agrees with their outputs."""
+"""The notebooks on circuits, chats, sentences and weights run, and their text agrees with their outputs."""
 
 from __future__ import annotations
 
@@ -21,6 +21,11 @@ SAID = {
         "head 23.4 moves country to last: holds",
         "20 of 20 pairs, 0 left out",
         "below one half: 0 of 20",
+    ],
+    "chats": [
+        "+11.32  5 user: I have a dog. His name is Bruno.",
+        "+4.62  the answer so far",
+        "My dog is named Luna.",
     ],
     "sentences": [
         "10 She has 12 - 3 = 7 apples left.",
@@ -66,4 +71,4 @@ def test_it_runs_without_complaints(root, tmp_path, name):
     executed = notebooks.run(root / "notebooks" / f"{name}.ipynb", tmp_path, timeout=600)
     progress = re.compile(r"\d+%\||\d+it ")
     assert [text for text in notebooks.complaints(executed) if not progress.search(text)] == []
-    assert len(notebooks.widgets(executed)) == {"capital": 3, "sentences": 2, "why": 4}[name]
+    assert len(notebooks.widgets(executed)) == {"capital": 3, "chats": 3, "sentences": 2, "why": 4}[name]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from attnwidgets.explanations.results.units import new_unit
 from attnwidgets.explanations.targets.resolve import TOKENS
 from attnwidgets.tracing.rerun_trace import require_same_model
-from attnwidgets.tracing.text.display import joined
+from attnwidgets.tracing.text.display import is_blank, joined
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ class AnswerParts:
         unit: Name of the parts' unit.
         labels: Of the parts.
         spans: The tokens of every part.
-        roles: "system", "question" or "" of every part.
+        roles: "system", "question" or "" of every part, as in `_roles`.
         sentences: The tokens of every sentence of the answer.
         texts: The sentences.
     """
@@ -74,22 +74,29 @@ def answer_parts(trace: Trace, answer: Any, unit: Any) -> AnswerParts:
     axis = trace.axes(stack)[0]
     inside = answer_tokens(trace, answer)
     parts = _unit(axis, unit)
-    chosen = [
-        at for at, span in enumerate(parts.spans) if span and not parts.special[at] and span[-1] < inside[0]
-    ]
-    if not chosen:
+    labels: list[str] = []
+    spans: list[tuple[int, ...]] = []
+    for label, span, special in zip(parts.labels, parts.spans, parts.special, strict=True):
+        if not span or special or span[-1] >= inside[0]:
+            continue
+        follows = bool(spans) and spans[-1][-1] + 1 == span[0]
+        if isinstance(unit, str) and is_blank(label) and follows:
+            spans[-1] += span  # line ends belong to the part before them
+        else:
+            labels.append(label)
+            spans.append(span)
+    if not spans:
         raise ValueError(
             f"nothing before the answer is a {parts.name}: the answer begins at token {inside[0]}."
         )
-    spans = tuple(tuple(parts.spans[at]) for at in chosen)
     sentences = tuple(map(tuple, _sentences(axis, inside)))
     return AnswerParts(
         trace,
         stack,
         parts.name,
-        tuple(parts.labels[at] for at in chosen),
-        spans,
-        _roles(trace, spans, inside[0]),
+        tuple(labels),
+        tuple(spans),
+        _roles(trace, axis, spans, inside[0]),
         sentences,
         tuple(joined([axis.tokens[i] for i in span], axis.tokens).strip() for span in sentences),
     )
@@ -161,22 +168,36 @@ def _sentences(axis: TokenAxis, inside: Sequence[int]) -> list[list[int]]:
     last: int | None = None
     for token in inside:
         at = owner[token]
-        if at != last and (not result or unit.labels[at].strip("␣↵⇥␍ ")):
+        if at != last and (not result or not is_blank(unit.labels[at])):
             result.append([])
             last = at
         result[-1].append(token)
     return result
 
 
-def _roles(trace: Trace, spans: Sequence[tuple[int, ...]], start: int) -> tuple[str, ...]:
-    """Return "system" or "question" for parts of these messages, "" for others."""
-    names: dict[int, str] = {}
-    question: tuple[int, ...] = ()
-    for message in trace.messages:
-        if message.role == "system":
-            names |= dict.fromkeys(message.tokens, "system")
-        if message.role == "user" and message.tokens and message.tokens[-1] < start:
-            question = message.tokens
-    names |= dict.fromkeys(question, "question")
-    kinds = [{names.get(token, "") for token in span} for span in spans]
-    return tuple(kind.pop() if len(kind) == 1 else "" for kind in kinds)
+def _roles(trace: Trace, axis: TokenAxis, spans: Sequence[tuple[int, ...]], start: int) -> tuple[str, ...]:
+    """Return "system" or "question" for the parts that stand apart, "" for others.
+
+    Passages never stand apart. A system message does as a whole, but its sentences do not. Of the last
+    message of a user before the answer, the last sentence does, or all that is not a passage: what a question
+    is about is often written above it.
+    """
+    passages = axis.units.get("passage")
+    titled: set[int] = set()
+    if passages is not None and passages.titled is not None:
+        elements = zip(passages.spans, passages.titled, strict=True)
+        titled = {token for span, is_titled in elements if is_titled for token in span}
+    system = [set(message.tokens) - titled for message in trace.messages if message.role == "system"]
+    users = [message.tokens for message in trace.messages if message.role == "user"]
+    last = next((tokens for tokens in reversed(users) if tokens and tokens[-1] < start), ())
+    message = set(last) - titled
+    question = message
+    if message and len(message) == len(last):
+        question = set(_sentences(axis, last)[-1])
+    roles = []
+    for part in map(set, spans):
+        if part <= set().union(*system) and all(rest <= part or not rest & part for rest in system):
+            roles.append("system")
+        else:
+            roles.append("question" if part <= message and part & question else "")
+    return tuple(roles)

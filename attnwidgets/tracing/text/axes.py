@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import accumulate
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from attnwidgets.tracing.text.messages import (
     TEMPLATE,
@@ -26,7 +26,7 @@ from attnwidgets.tracing.text.words import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from attnwidgets.tracing.text.messages import Chat, Message, Passage
 
@@ -147,21 +147,26 @@ def _each(n: int) -> tuple[tuple[int, ...], ...]:
     return tuple((i,) for i in range(n))
 
 
+def _described(
+    unit: Unit, change: Callable[[tuple[Any, ...]], tuple[Any, ...]]
+) -> dict[str, tuple[Any, ...] | None]:
+    """Return what a unit holds of some elements, changed as its labels are; None where it holds nothing."""
+    values = {name: getattr(unit, name) for name in ("cells", "boxes", "times", "titled")}
+    return {name: None if value is None else change(value) for name, value in values.items()}
+
+
 def prefixed(axis: TokenAxis, extra: int) -> TokenAxis:
     """Return an axis with `extra` positions before it that have no token (a PEFT prefix)."""
     names = tuple(map(soft_prompt_label, range(extra)))
     units = {}
     for name, unit in axis.units.items():
         spans = (*_each(extra), *(tuple(i + extra for i in span) for span in unit.spans))
-        none: tuple[None, ...] = (None,) * extra
         units[name] = replace(
             unit,
             labels=(*names, *unit.labels),
             spans=spans,
             special=(True,) * extra + unit.special,
-            cells=None if unit.cells is None else none + unit.cells,
-            boxes=None if unit.boxes is None else none + unit.boxes,
-            times=None if unit.times is None else none + unit.times,
+            **_described(unit, lambda values: (None,) * extra + values),
         )
     boundary = None if axis.boundary is None else axis.boundary + extra
     messages = tuple(message.moved(extra) for message in axis.messages)
@@ -174,15 +179,12 @@ def appended(axis: TokenAxis, labels: Sequence[str]) -> TokenAxis:
     n = len(axis)
     units = {}
     for name, unit in axis.units.items():
-        none: tuple[None, ...] = (None,) * len(labels)
         units[name] = replace(
             unit,
             labels=(*unit.labels, *labels),
             spans=(*unit.spans, *((n + i,) for i in range(len(labels)))),
             special=(*unit.special, *(True,) * len(labels)),
-            cells=None if unit.cells is None else unit.cells + none,
-            boxes=None if unit.boxes is None else unit.boxes + none,
-            times=None if unit.times is None else unit.times + none,
+            **_described(unit, lambda values: values + (None,) * len(labels)),
         )
     segment = (*axis.segment, *(axis.segment[-1:] or (0,)) * len(labels))
     return replace(axis, tokens=(*axis.tokens, *labels), units=units, segment=segment)
@@ -196,9 +198,7 @@ def without_last(axis: TokenAxis, count: int) -> TokenAxis:
             labels=unit.labels[:-count],
             spans=unit.spans[:-count],
             special=unit.special[:-count],
-            cells=None if unit.cells is None else unit.cells[:-count],
-            boxes=None if unit.boxes is None else unit.boxes[:-count],
-            times=None if unit.times is None else unit.times[:-count],
+            **_described(unit, lambda values: values[:-count]),
         )
         for name, unit in axis.units.items()
     }

@@ -19,6 +19,8 @@ UNKNOWN = "\ufffd"
 _VISIBLE = str.maketrans(
     {" ": SPACE, "\n": NEWLINE, "\t": TAB, "\r": RETURN, "\u00a0": "⍽", "\u3000": "□", "\u200b": "⟨ZWSP⟩"}
 )
+_BLANKS = set("▁·␣↵⇥␍⍽□ ")
+"""Marks that stand for blanks in labels, also those of tokenizers."""
 _ZWJ = "\u200d"
 _EXTENDS = ("\u200c", _ZWJ)  # invisible joiners
 _JOINED = "##"
@@ -39,6 +41,11 @@ def well_formed(text: str) -> str:
 def visible(text: str) -> str:
     """Return text with its whitespace replaced by visible symbols."""
     return text.translate(_VISIBLE)
+
+
+def is_blank(label: str) -> bool:
+    """Return whether a label shows blanks and line ends alone, or nothing."""
+    return _BLANKS.issuperset(label)
 
 
 def graphemes(text: str) -> list[tuple[int, int]]:

@@ -345,7 +345,8 @@ def unit_of_passages(
                 after = np.flatnonzero(in_passages[start:] != TEMPLATE)
                 labels[key] = _shortened(text[start : start + after[0]] if len(after) else text[start:])
         keys.append(key)
-    return unit_of_owners("passage", keys, labels, tokens, special)
+    unit = unit_of_owners("passage", keys, labels, tokens, special)
+    return replace(unit, titled=tuple(isinstance(keys[span[0]], int) for span in unit.spans))
 
 
 def written(text: str, runs: Sequence[Span]) -> str:

@@ -46,6 +46,8 @@ class Unit:
             may lie on the same pixels, if the model reads the picture in several views. None for others.
         times: Start and end of audio frames in seconds; None for elements that are not in the sound.
         rule: For words, the name of the rule that splits the text (`words.RULES`), or "given".
+        titled: For passages, whether an element is one, with its title as label: the others are what is left
+            of a message or a text. None for other units.
     """
 
     name: str
@@ -57,6 +59,7 @@ class Unit:
     rule: str = field(default="", compare=False)
     cells: tuple[int | None, ...] | None = None
     boxes: tuple[Box | None, ...] | None = None
+    titled: tuple[bool, ...] | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "labels", tuple(map(well_formed, self.labels)))

@@ -186,3 +186,55 @@ def test_an_answer_is_written_as_with_a_mask_made_by_hand(model: Any, trace: Any
     text = written_without(trace, hidden, answer)
     assert text == trace.tokenizer.decode(ids[answer[0] :], skip_special_tokens=True).strip()
     assert text != written_without(trace, (), answer)
+
+
+ADA, BOB = ("Ada", "She lives in Rome."), ("Bob", "He lives in Oslo.")
+
+
+def roles(model: Any, messages: list[dict[str, str]], unit: str, **options: Any) -> list[tuple[str, str]]:
+    """Return the parts before an answer with their roles, without the answer's words."""
+    answered = [*messages, {"role": "assistant", "content": "In Oslo."}]
+    trace = aw.trace(model, chats.tokenizer("chatml"), messages=answered, **options)
+    result = aw.circuits.sources(trace, unit=unit)
+    return list(zip(result.scores.labels, result.roles, strict=True))[:-1]
+
+
+@pytest.mark.parametrize("role", ["user", "system"])
+def test_passages_do_not_stand_apart_from_the_question_below_them(model: Any, role: str) -> None:
+    texts = "Ada: She lives in Rome.\nBob: He lives in Oslo."
+    asked = "Where does Bob live?"
+    messages = [{"role": "user", "content": f"{texts}\n\n{asked}"}]
+    if role == "system":
+        messages = [{"role": "system", "content": texts}, {"role": "user", "content": asked}]
+    number = len(messages) - 1
+    assert roles(model, messages, "passage", passages=[ADA, BOB]) == [
+        ("Ada", ""),
+        ("Bob", ""),
+        (f"{number} user: {asked}", "question"),
+    ]
+    assert [name for _, name in roles(model, messages, "sentence", passages=[ADA, BOB])] == [
+        "",
+        "",
+        "question",
+    ]
+
+
+def test_passages_below_a_question_do_not_stand_apart(model: Any) -> None:
+    content = "Where does Bob live?\n\nAda: She lives in Rome.\nBob: He lives in Oslo."
+    parts = roles(model, [{"role": "user", "content": content}], "passage", passages=[ADA, BOB])
+    assert parts == [("0 user: Where does Bob live?", "question"), ("Ada", ""), ("Bob", "")]
+
+
+def test_sentences_above_a_question_do_not_stand_apart(model: Any) -> None:
+    messages = [
+        {"role": "system", "content": "Be brief. Ada lives in Rome."},
+        {"role": "user", "content": "Bob lives in Oslo. Where does Bob live?"},
+    ]
+    assert roles(model, messages, "sentence") == [
+        ("Be brief.", ""),
+        ("Ada lives in Rome.", ""),
+        ("Bob lives in Oslo.", ""),
+        ("Where does Bob live?", "question"),
+    ]
+    assert [role for _, role in roles(model, messages, "message")] == ["system", "question"]
+    assert [role for _, role in roles(model, messages, "word")][-5:] == ["question"] * 5
