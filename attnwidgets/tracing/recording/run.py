@@ -175,13 +175,11 @@ class Input:
             raise ValueError("passages= are parts of one text: give it as text=, or as messages=")
 
 
-# A list of texts, as second or third argument, gives a list of traces; ids, a trace or a list.
+# The input decides between a trace and a list: texts, also in the tokenizer's position; a single input; texts;
+# or ids, of which only the shape tells. Fewer overloads would annotate `tokenizer` differently where several
+# match, and mypy then returns Any for an untyped tokenizer, as those of transformers are.
 @overload
 def trace(model: Any, tokenizer: Texts, **options: Unpack[ListOptions]) -> list[Trace]: ...
-@overload
-def trace(model: Any, tokenizer: Any, text: Texts, **options: Unpack[ListOptions]) -> list[Trace]: ...
-@overload
-def trace(model: Any, *, text: Texts, **options: Unpack[ListOptions]) -> list[Trace]: ...
 @overload
 def trace(
     model: Any,
@@ -191,6 +189,10 @@ def trace(
     input_ids: list[int] | None = ...,
     **options: Unpack[TextOptions],
 ) -> Trace: ...
+@overload
+def trace(
+    model: Any, tokenizer: Any = ..., text: Texts = ..., **options: Unpack[ListOptions]
+) -> list[Trace]: ...
 @overload
 def trace(
     model: Any,
