@@ -175,9 +175,9 @@ class Input:
             raise ValueError("passages= are parts of one text: give it as text=, or as messages=")
 
 
-# The input decides between a trace and a list: texts, also in the tokenizer's position; a single input; texts;
-# or ids, of which only the shape tells. Fewer overloads would annotate `tokenizer` differently where several
-# match, and mypy then returns Any for an untyped tokenizer, as those of transformers are.
+# The input decides between a trace and a list: texts, also as second argument; a single input; texts; or ids,
+# of which only the shape tells. Fewer overloads would annotate `tokenizer` differently where several match,
+# and mypy then returns Any for an untyped tokenizer, as those of transformers are.
 @overload
 def trace(model: Any, tokenizer: Texts, **options: Unpack[ListOptions]) -> list[Trace]: ...
 @overload
