@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from attnwidgets._tensors import is_half, widened
 from attnwidgets.tracing.layers import ModelLayer, is_trace
+from attnwidgets.tracing.model_state import named_modules
 from attnwidgets.tracing.recording.borrow import borrowed, unwrap
 from attnwidgets.tracing.recording.module_calls import (
     HIDDEN_DIMS,
@@ -319,7 +320,7 @@ def _blocks_of(
 ) -> RecordedBlocks:
     """Return the blocks of a stack, those of `others` that ran among them, by their numbers."""
     model, calls, watch = watched
-    modules = {id(module): name for name, module in model.named_modules()}
+    modules = {id(module): name for name, module in named_modules(model).items()}
     # NaN from an encoder reaches every layer that reads it, so the encoder is checked first.
     if stack in ("decoder", "cross") and "encoder" in trace.stacks:
         _require_finite(_invocations(trace, "encoder", calls, watch, purpose), modules, "encoder")

@@ -445,7 +445,9 @@ def _require_taken(model: nn.Module, arguments: Collection[str], error: TypeErro
 
 def _inside(model: nn.Module) -> str:
     """Return advice on the transformers model inside a user's module; "" if it contains none."""
-    paths = [name for name, part in model.named_modules() if name and hasattr(part, "get_input_embeddings")]
+    paths = [
+        name for name, part in named_modules(model).items() if name and hasattr(part, "get_input_embeddings")
+    ]
     if not paths:
         return ""
     return (
