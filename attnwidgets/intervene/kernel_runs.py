@@ -44,8 +44,9 @@ from attnwidgets.tracing.mixers.convolutions import (
     module_convolution,
     shifted,
 )
-from attnwidgets.tracing.mixers.kernels import Identity, LinearAttention, TimeMix
+from attnwidgets.tracing.mixers.kernels import Identity
 from attnwidgets.tracing.mixers.mix import Convolution, Mix
+from attnwidgets.tracing.mixers.recurrences import LinearAttention, TimeMix
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 
 if TYPE_CHECKING:
