@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from attnwidgets._tensors import is_half, widened
+from attnwidgets.tracing.anatomy.forward import forward_parameters, only_last_logits
 from attnwidgets.tracing.layers import ModelLayer, is_trace
 from attnwidgets.tracing.model_state import named_modules
 from attnwidgets.tracing.recording.borrow import borrowed, unwrap
@@ -31,7 +32,7 @@ from attnwidgets.tracing.recording.module_calls import (
     kept_pass,
     watching,
 )
-from attnwidgets.tracing.recording.recorder import forward_parameters, only_last_logits, recording
+from attnwidgets.tracing.recording.recorder import recording
 from attnwidgets.tracing.rerun_trace import require_same_model
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 

@@ -12,10 +12,10 @@ import torch
 from attnwidgets._errors import quoted, suggest
 from attnwidgets._progress import progress
 from attnwidgets._tensors import widened
+from attnwidgets.tracing.anatomy.forward import can_generate
 from attnwidgets.tracing.recording.borrow import borrowed, quietly, unwrap
 from attnwidgets.tracing.recording.continuation import greedy
 from attnwidgets.tracing.recording.inputs import display_tokens, limit_of, text_tokenizer
-from attnwidgets.tracing.recording.recorder import can_generate
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 
 if TYPE_CHECKING:

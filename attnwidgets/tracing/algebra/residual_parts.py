@@ -21,9 +21,9 @@ from attnwidgets.tracing.algebra.propagation import Propagation
 from attnwidgets.tracing.algebra.query_key import exact, exact_norm
 from attnwidgets.tracing.algebra.steps import is_norm, read_norm
 from attnwidgets.tracing.anatomy.block_names import block_names
+from attnwidgets.tracing.anatomy.forward import forward_parameters
 from attnwidgets.tracing.model_state import named_modules
 from attnwidgets.tracing.recording.borrow import borrowed, unwrap
-from attnwidgets.tracing.recording.recorder import forward_parameters
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 
 if TYPE_CHECKING:

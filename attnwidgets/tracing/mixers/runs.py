@@ -16,12 +16,13 @@ from attnwidgets.tracing.algebra.block_runs import (
 )
 from attnwidgets.tracing.algebra.blocks import tolerance
 from attnwidgets.tracing.algebra.contributions import parts_of
+from attnwidgets.tracing.anatomy.forward import forward_parameters, only_last_logits
 from attnwidgets.tracing.layers import ModelLayer
 from attnwidgets.tracing.mixers.log import MixerLog, by_number
 from attnwidgets.tracing.mixers.parts import MixedParts, mixed_parts
 from attnwidgets.tracing.model_state import named_modules
 from attnwidgets.tracing.recording.borrow import borrowed, unwrap
-from attnwidgets.tracing.recording.recorder import forward_parameters, only_last_logits, recording
+from attnwidgets.tracing.recording.recorder import recording
 from attnwidgets.tracing.rerun_trace import require_same_model
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 

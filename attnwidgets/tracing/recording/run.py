@@ -19,6 +19,7 @@ from attnwidgets._errors import suggests_keywords
 from attnwidgets._notebook import prepare_views
 from attnwidgets._progress import progress
 from attnwidgets._selecting import listed
+from attnwidgets.tracing.anatomy.forward import forward_parameters
 from attnwidgets.tracing.chat.passages import given_passages, headed_passages
 from attnwidgets.tracing.chat.rendering import rendered
 from attnwidgets.tracing.failed_pass import told_of_pass
@@ -43,7 +44,7 @@ from attnwidgets.tracing.recording.inputs import (
 from attnwidgets.tracing.recording.loading import load_named, own_tokenizer
 from attnwidgets.tracing.recording.media import audio_sample, image_sample
 from attnwidgets.tracing.recording.module_calls import keep_pass
-from attnwidgets.tracing.recording.recorder import forward_parameters, record
+from attnwidgets.tracing.recording.recorded_pass import record
 from attnwidgets.tracing.recording.without_attention import trace_without_attention
 from attnwidgets.tracing.recording.wrappers import PipelineSettings, opened, settings_of, sorted_arguments
 from attnwidgets.tracing.text.display import well_formed

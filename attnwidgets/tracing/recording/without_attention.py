@@ -15,6 +15,7 @@ import torch
 from attnwidgets.tracing.anatomy.answer import answer_of, other_heads
 from attnwidgets.tracing.anatomy.block_names import is_attention
 from attnwidgets.tracing.anatomy.blocks import left_out
+from attnwidgets.tracing.anatomy.forward import can_generate, forward_parameters
 from attnwidgets.tracing.interventions import said_of
 from attnwidgets.tracing.layers import Stack
 from attnwidgets.tracing.media.feature_maps import grid_axis, size_of, watching_maps
@@ -24,7 +25,7 @@ from attnwidgets.tracing.module_trace import Returned
 from attnwidgets.tracing.predictions import logits_in, predict
 from attnwidgets.tracing.recording.borrow import unwrap
 from attnwidgets.tracing.recording.inputs import text_tokenizer
-from attnwidgets.tracing.recording.recorder import NoAttentionError, can_generate, forward_parameters
+from attnwidgets.tracing.recording.recorded_pass import NoAttentionError
 from attnwidgets.tracing.trace import Trace
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 

@@ -256,9 +256,9 @@ def _require_plain(trace: Any) -> None:
 
 def _predicts(trace: Any, reads: str, reader: Mapping[str, Any]) -> dict[str, Any]:
     """Return the `Predicts` of js/src/live/predictions.ts."""
+    from attnwidgets.tracing.anatomy.forward import can_generate
     from attnwidgets.tracing.predictions import label_of
     from attnwidgets.tracing.recording.borrow import unwrap
-    from attnwidgets.tracing.recording.recorder import can_generate
 
     model, tokenizer = unwrap(trace.model), trace.tokenizer
     mask = getattr(tokenizer, "mask_token_id", None)
