@@ -1,7 +1,7 @@
 """The input of `aw.trace` in all its kinds, and the samples that a model reads.
 
-An `Input` holds the arguments of `trace` after `spelled_out`. `samples_of` makes one `Sample` of it, or several
-for a list of texts, rows of ids or captions: `inputs.py` tokenizes, `media.py` reads pictures and sound.
+An `Input` holds the arguments of `trace` after `spelled_out`. `samples_of` makes a `Sample` of it, or one for
+each of a list of texts, rows of ids or captions: `inputs.py` tokenizes, `media.py` reads pictures and sound.
 """
 
 from __future__ import annotations
