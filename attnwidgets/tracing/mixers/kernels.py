@@ -49,7 +49,7 @@ class Kernel:
         raise NotImplementedError
 
     @property
-    def iscausal(self) -> bool:
+    def is_causal(self) -> bool:
         """Whether no query reads a later position."""
         return True
 
@@ -158,7 +158,7 @@ class AttentionWeights(Kernel):
         return self.call.shape[1]
 
     @property
-    def iscausal(self) -> bool:
+    def is_causal(self) -> bool:
         """Whether the mask certainly hides all later keys."""
         layer = self._layer
         return isinstance(layer, SoftmaxLayer) and layer.hides_later_keys()
