@@ -274,8 +274,8 @@ def trace(
     }
     for number, traced in enumerate(traces):
         _follow(settings, traced)
-        own_text = text if single else text[number] if user_input.kind == TEXT else ""
-        traced.asked = Asked(user_input.kind, own_text if user_input.kind == TEXT else "", options)
+        own_text = "" if user_input.kind else text if single else text[number]
+        traced.asked = Asked(user_input.kind or TEXT, own_text, options)
     prepare_views()
     return traces[0] if single else traces
 

@@ -15,7 +15,6 @@ import torch
 from attnwidgets.tracing.anatomy.forward import forward_parameters
 from attnwidgets.tracing.chat.passages import given_passages, headed_passages
 from attnwidgets.tracing.chat.rendering import rendered
-from attnwidgets.tracing.recording.asked import TEXT
 from attnwidgets.tracing.recording.batch import require_known
 from attnwidgets.tracing.recording.inputs import (
     MEDIA,
@@ -71,7 +70,7 @@ class Input:
 
     @property
     def kind(self) -> str:
-        """The kind of input, in words; `TEXT` for a text or several."""
+        """The kind of input, in words; "" for a text or several."""
         kinds = {
             "a picture": self.image,
             "sound": self.audio,
@@ -80,7 +79,7 @@ class Input:
             "a pair of texts": self.text_pair,
             "a list of words": self.words,
         }
-        return next((kind for kind, value in kinds.items() if value is not None), TEXT)
+        return next((kind for kind, value in kinds.items() if value is not None), "")
 
     def require_single(self) -> None:
         """Raise a ValueError if several inputs were given, or none."""
