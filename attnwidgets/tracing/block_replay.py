@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from attnwidgets._tensors import is_half, widened
 from attnwidgets.tracing.anatomy.forward import forward_parameters, only_last_logits
 from attnwidgets.tracing.layers import ModelLayer, is_trace
-from attnwidgets.tracing.model_state import named_modules
+from attnwidgets.tracing.model_state import modules_of, named_modules
 from attnwidgets.tracing.recording.borrow import borrowed, unwrap
 from attnwidgets.tracing.recording.module_calls import (
     HIDDEN_DIMS,
@@ -308,7 +308,7 @@ def _watched_again(trace: Trace, stack: str, *, mixing: bool) -> tuple[WatchedPa
             if mixing and block.path and block.number not in table.numbers
         }
         with (
-            watching(list(model.modules()), others.values()) as watch,
+            watching(modules_of(model), others.values()) as watch,
             recording(model, readers=[watch.attention], keeps=True) as session,
         ):
             model(**{**trace.inputs, **options})

@@ -18,7 +18,7 @@ from attnwidgets.tracing.anatomy.block_log import BlockLog, attends, subtracts
 from attnwidgets.tracing.anatomy.blocks import with_measured
 from attnwidgets.tracing.anatomy.forward import forward_parameters
 from attnwidgets.tracing.mixers.log import MixerLog
-from attnwidgets.tracing.model_state import named_modules
+from attnwidgets.tracing.model_state import modules_of, named_modules
 from attnwidgets.tracing.recording.attention_function import NAME
 from attnwidgets.tracing.recording.calls import Call, FollowedCall, is_even, stacks_of
 from attnwidgets.tracing.recording.following import is_on_interface, lost
@@ -211,7 +211,7 @@ def _adds_nothing(model: nn.Module, inputs: Mapping[str, Any], options: Mapping[
         sizes.append(float(first.abs().max()))
 
     with ExitStack() as exits:
-        for module in filter(attends, model.modules()):
+        for module in filter(attends, modules_of(model)):
             exits.callback(module.register_forward_hook(look).remove)
         model(**inputs, **options)
     return bool(sizes) and not any(sizes)
