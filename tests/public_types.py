@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from typing_extensions import assert_type
 
@@ -10,9 +10,12 @@ import attnwidgets as aw
 from attnwidgets.statistics.table import HeadStatistics
 from attnwidgets.tracing.from_attentions import GivenTrace
 
+if TYPE_CHECKING:
+    import torch
+
 
 def a_text_gives_a_trace_and_texts_give_a_list(
-    model: Any, tokenizer: Any, tensor: Any, words: list[str]
+    model: Any, tokenizer: Any, tensor: Any, ids: torch.Tensor, words: list[str]
 ) -> None:
     assert_type(aw.trace(model, tokenizer, "a text"), aw.results.Trace)
     assert_type(aw.trace("folder", text="a text", truncation=True), aw.results.Trace)
@@ -28,6 +31,9 @@ def a_text_gives_a_trace_and_texts_give_a_list(
     assert_type(aw.trace("folder", "a text"), aw.results.Trace)
     assert_type(aw.trace("folder", ["a text", "another"]), list[aw.results.Trace])
     assert_type(aw.trace("folder", text=["a text", "another"]), list[aw.results.Trace])
+    assert_type(aw.trace("folder", [("a question", "a choice")]), list[aw.results.Trace])
+    assert_type(aw.trace("folder", [{"role": "user", "content": "Hi"}]), aw.results.Trace)
+    assert_type(aw.trace(model, None, ids), aw.results.Trace | list[aw.results.Trace])
     assert_type(aw.from_attentions(tensor, ["a", "b"]), GivenTrace)
     assert_type(aw.from_attentions("folder"), GivenTrace)
 

@@ -21,6 +21,7 @@ from attnwidgets.tracing.algebra.blocks import tolerance
 from attnwidgets.tracing.algebra.query_key import projections
 from attnwidgets.tracing.algebra.steps import Norm, apply_steps
 from attnwidgets.tracing.anatomy.output_heads import head_of
+from attnwidgets.tracing.model_state import named_modules
 from attnwidgets.tracing.recording.borrow import unwrap
 from attnwidgets.tracing.recording.calls import Call
 from attnwidgets.tracing.recording.run import trace as record
@@ -335,7 +336,7 @@ class _Parts:
         inner = unwrap(self.trace.model)
         named = (
             module
-            for name, module in inner.named_modules()
+            for name, module in named_modules(inner).items()
             if name.rpartition(".")[2] in _POSITIONS and isinstance(module, nn.Embedding)
         )
         result = next(named, None)

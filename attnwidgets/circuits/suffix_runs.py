@@ -27,13 +27,14 @@ from attnwidgets.intervene.activation_sites import (
 )
 from attnwidgets.intervene.preview import copies_of, returning
 from attnwidgets.tracing.anatomy.block_names import block_names
+from attnwidgets.tracing.anatomy.forward import forward_parameters, only_last_logits
 from attnwidgets.tracing.gradients.differentiable import gradients
 from attnwidgets.tracing.gradients.gradient_hooks import require_gradients
 from attnwidgets.tracing.prediction import Prediction
 from attnwidgets.tracing.predictions import label_of, logits_in, predicted_values
 from attnwidgets.tracing.recording.borrow import borrowed, unwrap
 from attnwidgets.tracing.recording.cache import cache_copies, cache_parameter, prefix_in
-from attnwidgets.tracing.recording.recorder import forward_parameters, only_last_logits, recording
+from attnwidgets.tracing.recording.recorder import recording
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 
 if TYPE_CHECKING:

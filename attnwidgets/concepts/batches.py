@@ -21,12 +21,12 @@ from attnwidgets._gradients import grad_mode
 from attnwidgets._progress import progress
 from attnwidgets._tensors import is_half, widened
 from attnwidgets.explanations.results.trace_protocol import is_trace
+from attnwidgets.tracing.anatomy.forward import forward_parameters
 from attnwidgets.tracing.gradients.gradient_hooks import differentiable_model, traced_model
 from attnwidgets.tracing.pass_memory import room_for_pass, together
 from attnwidgets.tracing.recording.batch import collate
 from attnwidgets.tracing.recording.borrow import borrowed, unwrap
 from attnwidgets.tracing.recording.inputs import encode, limit_of, text_tokenizer
-from attnwidgets.tracing.recording.recorder import forward_parameters
 from attnwidgets.tracing.recording.run import trace as run
 from attnwidgets.tracing.rerun_trace import require_same_model
 from attnwidgets.tracing.text.given_texts import listed_texts

@@ -20,6 +20,7 @@ from attnwidgets._selecting import listed
 from attnwidgets.explanations.targets.resolve import CLASSES, class_names, head_of
 from attnwidgets.tracing.anatomy.block_names import block_names
 from attnwidgets.tracing.free_memory import free_bytes, is_forced, spoken_bytes
+from attnwidgets.tracing.model_state import named_modules
 from attnwidgets.tracing.recording.borrow import borrowed
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 
@@ -122,7 +123,7 @@ def _head_of(inputs: Inputs) -> str:
     result: list[str] = []
     with borrowed(inputs.model) as twin:
         handles = []
-        for name, module in twin.named_modules():
+        for name, module in named_modules(twin).items():
             if isinstance(module, nn.Linear) and module.out_features == len(logits):
 
                 def compare(_: nn.Module, __: Any, out: Tensor, name: str = name) -> None:
@@ -211,7 +212,7 @@ def parameter_names(inputs: Inputs, modules: Sequence[str] | None) -> list[str]:
         blocks = [block for stack in block_names(inputs.first, inputs.model).values() for block in stack]
         tables = {
             name
-            for name, layer in inputs.model.named_modules()
+            for name, layer in named_modules(inputs.model).items()
             if isinstance(layer, nn.Embedding) or "embed" in name
         }
         last = blocks[-1:]
@@ -220,7 +221,7 @@ def parameter_names(inputs: Inputs, modules: Sequence[str] | None) -> list[str]:
     chosen = [name for name in names if _inside(name, modules)]
     for module in modules:
         if not any(_inside(name, [module]) for name in names):
-            available = [name for name, _ in inputs.model.named_modules() if name]
+            available = [name for name in named_modules(inputs.model) if name]
             raise ValueError(
                 f"{inputs.purpose}: parameters names {module!r}, which is not a module or "
                 f"parameter.{suggest(module, available)}"

@@ -1,9 +1,9 @@
 # The public names of aw.evaluate, each loaded on first use.
 
-from .attacks.attack import AttackSearch as AttackSearch
 from .attacks.attack import attack as attack
 from .attacks.attack import attacks as attacks
 from .attacks.near_words import near_words as near_words
+from .attacks.search import AttackSearch as AttackSearch
 from .comparing.compare import compare as compare
 from .comparing.comparison import Comparison as Comparison
 from .examples.example_scores import example_scores as example_scores

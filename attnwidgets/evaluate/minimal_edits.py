@@ -220,8 +220,8 @@ def text_surprisals(model: Any, tokenizer: Any, texts: Sequence[str], batch_size
     """
     import torch
 
+    from attnwidgets.tracing.anatomy.forward import can_generate
     from attnwidgets.tracing.recording.borrow import borrowed, unwrap
-    from attnwidgets.tracing.recording.recorder import can_generate
 
     inner = unwrap(model)
     if not can_generate(inner):

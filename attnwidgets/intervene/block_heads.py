@@ -12,6 +12,7 @@ from attnwidgets.tracing.anatomy.blocks import overlap
 from attnwidgets.tracing.layers import is_trace
 from attnwidgets.tracing.mixers.calls import watch_kernels
 from attnwidgets.tracing.mixers.kernels import Identity
+from attnwidgets.tracing.model_state import modules_of
 from attnwidgets.tracing.recording.borrow import unwrap
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 
@@ -151,7 +152,7 @@ def require_known_kernels(model: Any, purpose: str) -> None:
     Raises:
         UnsupportedModelError: The message names the remedy.
     """
-    if not is_trace(model) and watch_kernels(unwrap(model).modules()):
+    if not is_trace(model) and watch_kernels(modules_of(unwrap(model))):
         raise UnsupportedModelError(
             f"{purpose} has to reach the blocks of {type(unwrap(model)).__name__} that mix tokens without "
             "attention, which a trace knows: pass a trace of the model."

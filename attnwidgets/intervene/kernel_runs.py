@@ -44,8 +44,10 @@ from attnwidgets.tracing.mixers.convolutions import (
     module_convolution,
     shifted,
 )
-from attnwidgets.tracing.mixers.kernels import Identity, LinearAttention, TimeMix
+from attnwidgets.tracing.mixers.kernels import Identity
 from attnwidgets.tracing.mixers.mix import Convolution, Mix
+from attnwidgets.tracing.mixers.recurrences import LinearAttention, TimeMix
+from attnwidgets.tracing.model_state import modules_of
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 
 if TYPE_CHECKING:
@@ -178,7 +180,7 @@ def changed_kernels(
         is_active: Whether the call that a hook sees is to be changed.
         applied: Called at every change.
     """
-    watch_kernels(model.modules())
+    watch_kernels(modules_of(model))
     with ExitStack() as exits:
         for kernel, heads, change in changes:
             module = model.get_submodule(kernel.name)

@@ -16,9 +16,10 @@ import torch
 
 from attnwidgets._tensors import widened
 from attnwidgets.tracing.anatomy.block_names import block_names
+from attnwidgets.tracing.anatomy.forward import forward_parameters, only_last_logits
 from attnwidgets.tracing.predictions import label_of, predicted_values
 from attnwidgets.tracing.recording.borrow import borrowed, unwrap
-from attnwidgets.tracing.recording.recorder import forward_parameters, only_last_logits, recording
+from attnwidgets.tracing.recording.recorder import recording
 from attnwidgets.tracing.rerun_trace import own_logits, predictions_of, require_same_model
 from attnwidgets.tracing.trace import Trace
 

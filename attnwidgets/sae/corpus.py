@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from attnwidgets.tracing.anatomy.forward import can_generate, forward_parameters
 from attnwidgets.tracing.recording.batch import collate
 from attnwidgets.tracing.recording.inputs import Sample, limit_of, special_ids, text_tokenizer
 from attnwidgets.tracing.recording.loading import own_tokenizer
-from attnwidgets.tracing.recording.recorder import can_generate, forward_parameters
 from attnwidgets.tracing.text.display import well_formed
 from attnwidgets.tracing.text.given_texts import require_no_table
 

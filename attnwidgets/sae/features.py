@@ -12,9 +12,9 @@ from attnwidgets.sae.check import hook_point_of, require_width
 from attnwidgets.sae.feature_activations import FeatureActivations
 from attnwidgets.sae.sae import SAE, as_sae
 from attnwidgets.tracing.anatomy.block_names import block_names
+from attnwidgets.tracing.anatomy.forward import can_generate, forward_parameters
 from attnwidgets.tracing.hooks.hook import reading
 from attnwidgets.tracing.recording.borrow import borrowed, unwrap
-from attnwidgets.tracing.recording.recorder import can_generate, forward_parameters
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 
 if TYPE_CHECKING:

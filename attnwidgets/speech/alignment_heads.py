@@ -192,7 +192,7 @@ def _weights(trace: Trace, spoken: Spoken, heads: Heads) -> tuple[NDArray[np.flo
     from attnwidgets.tracing.predictions import logits_in
     from attnwidgets.tracing.recording.borrow import borrowed, unwrap
     from attnwidgets.tracing.recording.calls import Call
-    from attnwidgets.tracing.recording.recorder import record
+    from attnwidgets.tracing.recording.recorded_pass import record
     from attnwidgets.tracing.rerun_trace import require_same_model
 
     require_same_model(trace, _PURPOSE)

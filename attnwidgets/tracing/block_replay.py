@@ -20,7 +20,9 @@ import torch
 from torch import Tensor, nn
 
 from attnwidgets._tensors import is_half, widened
+from attnwidgets.tracing.anatomy.forward import forward_parameters, only_last_logits
 from attnwidgets.tracing.layers import ModelLayer, is_trace
+from attnwidgets.tracing.model_state import modules_of, named_modules
 from attnwidgets.tracing.recording.borrow import borrowed, unwrap
 from attnwidgets.tracing.recording.module_calls import (
     HIDDEN_DIMS,
@@ -30,7 +32,7 @@ from attnwidgets.tracing.recording.module_calls import (
     kept_pass,
     watching,
 )
-from attnwidgets.tracing.recording.recorder import forward_parameters, only_last_logits, recording
+from attnwidgets.tracing.recording.recorder import recording
 from attnwidgets.tracing.rerun_trace import require_same_model
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 
@@ -306,7 +308,7 @@ def _watched_again(trace: Trace, stack: str, *, mixing: bool) -> tuple[WatchedPa
             if mixing and block.path and block.number not in table.numbers
         }
         with (
-            watching(list(model.modules()), others.values()) as watch,
+            watching(modules_of(model), others.values()) as watch,
             recording(model, readers=[watch.attention], keeps=True) as session,
         ):
             model(**{**trace.inputs, **options})
@@ -319,7 +321,7 @@ def _blocks_of(
 ) -> RecordedBlocks:
     """Return the blocks of a stack, those of `others` that ran among them, by their numbers."""
     model, calls, watch = watched
-    modules = {id(module): name for name, module in model.named_modules()}
+    modules = {id(module): name for name, module in named_modules(model).items()}
     # NaN from an encoder reaches every layer that reads it, so the encoder is checked first.
     if stack in ("decoder", "cross") and "encoder" in trace.stacks:
         _require_finite(_invocations(trace, "encoder", calls, watch, purpose), modules, "encoder")

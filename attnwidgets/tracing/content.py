@@ -310,11 +310,11 @@ def hooks_of(model: nn.Module) -> list[str]:
 
     Hooks of this package are identified by their descriptions.
     """
-    from attnwidgets.tracing.model_state import hooks_in
+    from attnwidgets.tracing.model_state import hooks_in, named_modules
 
     return [
         f"{getattr(hook, '__qualname__', type(hook).__qualname__)} {path} {_hook_content(hook)}"
-        for path, module in model.named_modules()
+        for path, module in named_modules(model).items()
         for hook in hooks_in(module)
     ]
 
@@ -327,11 +327,11 @@ def _hook_content(hook: Any) -> str:
 
 def _modules_of(model: nn.Module) -> list[Any]:
     """Return the content of every module besides its weights: class, options, `forward` and hooks."""
-    from attnwidgets.tracing.model_state import options_of
+    from attnwidgets.tracing.model_state import named_modules, options_of
 
     parts = [
         (path, type(module).__qualname__, sorted(options_of(module)), _own_forward(module))
-        for path, module in model.named_modules()
+        for path, module in named_modules(model).items()
     ]
     return [parts, hooks_of(model)]
 

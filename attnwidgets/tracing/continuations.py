@@ -12,10 +12,10 @@ import torch
 from attnwidgets._errors import quoted, suggest
 from attnwidgets._progress import progress
 from attnwidgets._tensors import widened
+from attnwidgets.tracing.anatomy.forward import can_generate
 from attnwidgets.tracing.recording.borrow import borrowed, quietly, unwrap
 from attnwidgets.tracing.recording.continuation import greedy
 from attnwidgets.tracing.recording.inputs import display_tokens, limit_of, text_tokenizer
-from attnwidgets.tracing.recording.recorder import can_generate
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 
 if TYPE_CHECKING:
@@ -163,14 +163,21 @@ def _check(how: str, n: int, temperature: float, top_k: int | None, top_p: float
         raise ValueError(f"n must be {'1: greedy is one text' if how == 'greedy' else '1 or more'}, not {n}")
     if how != "sample" and (temperature != 1 or top_k or top_p != 1):
         raise ValueError(f"temperature, top_k and top_p are for how='sample', and how is {how!r}")
-    if not temperature > 0:
-        raise ValueError(f"temperature must be above 0, not {temperature}; for 0, use how='greedy'")
+    require_sampling(temperature, top_p)
     if top_k is not None and top_k < 1:
         raise ValueError(f"top_k must be 1 or more, or None for all tokens, not {top_k}")
-    if not 0 < top_p <= 1:
-        raise ValueError(f"top_p is a sum of probabilities, above 0 and at most 1, not {top_p}")
     if beams is not None and (how != "beam" or beams < max(2, n)):
         raise ValueError(f"beams are for how='beam', at least 2 and at least n; given {beams} for {how!r}")
+
+
+def require_sampling(temperature: float, top_p: float) -> None:
+    """Raise a ValueError unless tokens can be drawn at this temperature, among this share of probability."""
+    if not temperature > 0:
+        raise ValueError(
+            f"temperature must be above 0, not {temperature}: 0 is greedy decoding, which draws nothing"
+        )
+    if not 0 < top_p <= 1:
+        raise ValueError(f"top_p is a sum of probabilities, above 0 and at most 1, not {top_p}")
 
 
 @contextmanager

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from attnwidgets.tracing.anatomy.forward import forward_parameters
 from attnwidgets.tracing.free_memory import out_of_memory
 from attnwidgets.tracing.recording.following import Following
-from attnwidgets.tracing.recording.recorder import forward_parameters
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

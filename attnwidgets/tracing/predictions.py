@@ -209,8 +209,8 @@ def label_of(trace: Trace, outcome: int) -> str:
 
 
 def _generates(trace: Trace) -> bool:
+    from attnwidgets.tracing.anatomy.forward import can_generate
     from attnwidgets.tracing.recording.borrow import unwrap
-    from attnwidgets.tracing.recording.recorder import can_generate
 
     return can_generate(unwrap(trace.model))
 

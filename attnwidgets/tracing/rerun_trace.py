@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from attnwidgets._gradients import no_grad
 from attnwidgets.tracing.anatomy.answer import answer_of
 from attnwidgets.tracing.anatomy.attention_modules import sites
+from attnwidgets.tracing.anatomy.forward import forward_parameters
 from attnwidgets.tracing.anatomy.stack_axes import with_registers
 from attnwidgets.tracing.interventions import added_to, require_same_interventions, said_of
 from attnwidgets.tracing.layers import ModelLayer, Stack
@@ -32,7 +33,7 @@ from attnwidgets.tracing.pass_memory import room_to_record
 from attnwidgets.tracing.predictions import logits_in, predict
 from attnwidgets.tracing.recording.borrow import borrowed, unwrap
 from attnwidgets.tracing.recording.inputs import text_tokenizer
-from attnwidgets.tracing.recording.recorder import NoAttentionError, forward_parameters, record
+from attnwidgets.tracing.recording.recorded_pass import NoAttentionError, record
 from attnwidgets.tracing.recording.returned import apart, tolerance
 from attnwidgets.tracing.text.axes import without_last
 from attnwidgets.tracing.unsupported import UnsupportedModelError

@@ -3,6 +3,10 @@
 A trace holds stacks of layers (`layers.py`), which compute weights from recorded queries and keys. The layers
 used last stay in memory, up to `memory` bytes; rows and blocks of rows are computed without their layer.
 Pickles of earlier versions open as well (`__setstate__`).
+
+The methods stand in this order: copies and pickles; stacks, axes and blocks; attention by layers, rows
+and blocks; queries, keys and sinks; properties of the weights; running again, differences, predictions.
+Those that end in `_array` return numpy arrays, whether or not torch is installed.
 """
 
 from __future__ import annotations

@@ -24,9 +24,9 @@ from attnwidgets.explanations.targets.resolve import TOKENS
 from attnwidgets.explanations.viewable import Viewable, bundle_of
 from attnwidgets.intervene.edit_attention import suppress
 from attnwidgets.intervene.preview import preview
+from attnwidgets.tracing.anatomy.forward import forward_parameters
 from attnwidgets.tracing.predictions import logits_in
 from attnwidgets.tracing.recording.borrow import borrowed, unwrap
-from attnwidgets.tracing.recording.recorder import forward_parameters
 from attnwidgets.tracing.rerun_trace import require_same_model
 from attnwidgets.tracing.text.axes import media_axis
 from attnwidgets.tracing.text.units import Unit

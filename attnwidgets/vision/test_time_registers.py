@@ -16,6 +16,7 @@ from attnwidgets._selecting import position
 from attnwidgets.explanations.attribution.grad_cam import picture_stack
 from attnwidgets.explanations.results.trace_protocol import require_trace
 from attnwidgets.tracing.interventions import Intervention
+from attnwidgets.tracing.model_state import named_modules
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 from attnwidgets.vision.token_norms import hidden_units
 
@@ -144,7 +145,7 @@ class _TestTimeRegisters(Intervention):
                 handle = model.get_submodule(name).register_forward_pre_hook(begin, with_kwargs=True)
                 undo.callback(handle.remove)
             undo.callback(model.get_submodule(last).register_forward_hook(partial(self._ended, own)).remove)
-            for name, module in model.named_modules():
+            for name, module in named_modules(model).items():
                 if not any(f"{name}.".startswith(f"{block}.") for block in all_blocks):
                     after = partial(self._narrowed, own)
                     undo.callback(module.register_forward_pre_hook(after, with_kwargs=True).remove)

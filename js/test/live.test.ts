@@ -161,7 +161,7 @@ test("tiles and thumbnails are read back by the views", () => {
 test("a continuation repeats with its seed, keeps to top k, and ends where the model is full", async () => {
   const engine = localClient(llama());
   const predicts: Predicts = {
-    ...{ what: "next token", numbers: false, several: false, outcomes: 5, labels: null, mask: null, ends: [] },
+    ...{ kind: "next token", numbers: false, several: false, outcomes: 5, labels: null, mask: null, ends: [] },
     ...{ label: (id) => "abcde"[id] ?? "", written: (ids) => ids.map((id) => "abcde"[id]).join("") },
   };
   const write = (longest: number, more = {}) =>
@@ -179,7 +179,7 @@ test("a continuation repeats with its seed, keeps to top k, and ends where the m
 test("an outcome is explained in words and numbers, rather than another", async () => {
   const engine = localClient(llama());
   const predicts: Predicts = {
-    ...{ what: "next token", numbers: false, several: false, outcomes: 5, labels: null, mask: null, ends: [] },
+    ...{ kind: "next token", numbers: false, several: false, outcomes: 5, labels: null, mask: null, ends: [] },
     ...{ label: (id) => "abcde"[id] ?? "", written: () => "" },
   };
   const offer = {

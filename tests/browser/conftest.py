@@ -17,6 +17,7 @@ import tempfile
 import time
 import urllib.request
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,7 @@ from filelock import FileLock
 
 from tests.warm_kernels import warm_kernels
 
+from .agreement import Seen
 from .chromium import executable
 from .lab import Lab
 from .pages import LIMIT, OPEN, Pages
@@ -147,6 +149,12 @@ def page_of(open_page, tmp_path):
         return page
 
     return make
+
+
+@pytest.fixture
+def see(page_of, tmp_path):
+    """Draw a view as a figure, on a page and in words."""
+    return partial(Seen, page_of=page_of, folder=tmp_path)
 
 
 @pytest.fixture(scope="session")

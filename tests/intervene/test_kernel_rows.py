@@ -10,13 +10,14 @@ import pytest
 import torch
 
 import attnwidgets as aw
-from attnwidgets.tracing.mixers.kernels import Kernel, TimeMix
+from attnwidgets.tracing.mixers.recurrences import TimeMix
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 from tests.models.build import Kind, build
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from attnwidgets.tracing.mixers.kernels import Kernel
     from attnwidgets.tracing.mixers.mix import Mix
 
 IDS = torch.tensor([21, 34, 55, 47, 90, 63, 21, 30, 44, 70, 12])

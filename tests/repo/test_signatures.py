@@ -8,6 +8,7 @@ import re
 import pytest
 
 import attnwidgets as aw
+from attnwidgets.views.base.view import View
 
 from .public import classes, functions, public
 
@@ -16,6 +17,9 @@ FORWARDS = {"explain"}
 MOST_AT_THE_TOP, MOST = 90, 286
 # A model's inputs are named by their keywords, and a view's options are those of every view.
 WIDE = {"compare", "explore", "trace"}
+# An object around these would have no other user: an SAE's constructor takes what its files hold, its
+# training is tuned keyword by keyword, and functions of a trace make lazy maps.
+WIDE_METHODS = {"SAE", "SAE.train", "results.MixingMap.lazy"}
 MOST_PARAMETERS = 11
 
 
@@ -60,6 +64,34 @@ def test_few_functions_take_many_parameters(name):
     assert (count > MOST_PARAMETERS) == (name in WIDE), (
         "options that belong together are an object with a name"
     )
+
+
+def wide_methods(name: str) -> set[str]:
+    """Return the constructor and the methods of a class with many parameters, by name.
+
+    Without what all views have in common, their options and the places that `at` opens them on, and without
+    constructors of results, which functions return.
+    """
+    item = public()[name]
+    callables = {
+        f"{name}.{method}": getattr(item, method)
+        for kind in item.__mro__
+        if kind.__module__.startswith("attnwidgets.")
+        for method in vars(kind)
+        if not method.startswith("_") and method != "at" and callable(getattr(item, method))
+    }
+    if not name.startswith("results.") and not issubclass(item, View):
+        callables[name] = item
+    counts = {
+        each: len([parameter for parameter in parameters(function) if parameter.name != "self"])
+        for each, function in callables.items()
+    }
+    return {each for each, count in counts.items() if count > MOST_PARAMETERS}
+
+
+def test_few_methods_take_many_parameters():
+    wide = set().union(*map(wide_methods, classes()))
+    assert wide == WIDE_METHODS, "options that belong together are an object with a name"
 
 
 FIRST = ("trace", "traces", "clean")

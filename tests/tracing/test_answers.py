@@ -188,48 +188,6 @@ def test_an_extractive_answer_is_a_start_and_an_end(family: str) -> None:
         aw.saliency(trace, aw.targets.answer(5, 5))
 
 
-ONCE = aw.evaluate.Removal("zero", oracle=None, draws=1)
-
-
-def answers() -> tuple[Trace, Any, Any]:
-    """Return a trace with a word that occurs twice in the text, and its more and less probable answers."""
-    trace = traced("Bert", "QuestionAnswering", "who sat", "the cat sat and the cat sat.")
-    ids = [answer.id for answer in trace.predictions(100) if answer.label == "cat"]
-    return trace, *ids
-
-
-def rows() -> tuple[Trace, Any, Any]:
-    trace: Trace = aw.trace(tiny.build(tiny.TEXT["GPT-2"]), None, input_ids=[3, 7, 9, 5, 11])
-    best = trace.predictions(1)[0].id
-    return trace, best, aw.targets.token(best, position=1)
-
-
-def namesakes() -> tuple[Trace, Any, Any]:
-    return traced("Bert", "SequenceClassification", id2label={0: "joy", 1: "fear", 2: "joy"}), 0, 2
-
-
-def masked() -> tuple[Trace, Any, Any]:
-    trace = traced("Bert", "MaskedLM", "the [MASK] sat")
-    best = trace.predictions(1)[0].id
-    return trace, best, aw.targets.token(best, position=1)
-
-
-@pytest.mark.parametrize("make", [answers, rows, masked, namesakes])
-def test_targets_of_the_same_name_are_told_apart(make: Any) -> None:
-    trace, *targets = make()
-    together = aw.input_x_gradient(trace, targets)
-    for target in targets:
-        given = aw.input_x_gradient(trace, target)
-        if make is not rows:  # of a decoder, the names of tokens that follow each other
-            np.testing.assert_allclose(together.select(given.target).values, given.values, atol=1e-6)
-        meant = aw.evaluate.faithfulness(trace, given, target, removal=ONCE).values
-        if make in (rows, masked) and target is targets[1]:
-            with pytest.raises(ValueError, match=" at 1', a label that does not determine one: pass target="):
-                aw.evaluate.faithfulness(trace, given, removal=ONCE)
-        else:
-            np.testing.assert_array_equal(aw.evaluate.faithfulness(trace, given, removal=ONCE).values, meant)
-
-
 def test_only_a_model_that_finds_answers_is_asked_for_one() -> None:
     trace = traced("Bert", "SequenceClassification", id2label=MOODS)
     with pytest.raises(ValueError, match="this model finds no answers in a text; it predicts class"):
@@ -269,36 +227,6 @@ def test_a_regression_predicts_numbers(family: str, count: int) -> None:
     assert card.to_rows()[0]["mean"] == pytest.approx(numbers[0] - float(after), abs=1e-5)
     with pytest.raises(ValueError, match='is a number without a probability; take score="number"'):
         aw.evaluate.faithfulness(trace, "saliency", 0, removal=replace(removal, score="probability"))
-
-
-@pytest.mark.parametrize("head", ["SequenceClassification", "QuestionAnswering"])
-def test_a_metric_that_needs_a_probability_says_what_a_number_has(head: str) -> None:
-    numbers = {"num_labels": 3, "problem_type": "regression"} if head.startswith("Sequence") else {}
-    trace = traced("Bert", head, "who sat", "the unbelievable cat sat.", **numbers)
-    removal = aw.evaluate.Removal("mask", oracle=None, draws=1)
-    for card in (
-        aw.evaluate.fidelity(trace, "saliency", removal=removal),
-        aw.evaluate.performance_loss([trace], "saliency", [None], removal=removal),
-    ):
-        assert np.isnan(card.values).all()
-        assert '`faithfulness` with Removal(..., score="number") scores its number' in card.warning
-    swapped = aw.evaluate.attention_permutation(trace, permutations=1)
-    assert np.isnan(swapped.values).all()
-    assert "numbers without probabilities" in swapped.warning
-    with pytest.raises(ValueError, match="numbers without probabilities"):
-        aw.evaluate.adversarial_attention(trace, steps=1)
-    with pytest.raises(ValueError, match='take loss="change"'):
-        aw.evaluate.effective_complexity(
-            trace,
-            "saliency",
-            removal=aw.evaluate.Removal("mask", oracle="leave_one_out", draws=1),
-            loss="log_loss",
-        )
-    # Where nothing but the number counts, a feature matters as much as it moves the number.
-    occluded = aw.occlusion(trace, baseline="mask")
-    moved = aw.results.Attributions(np.abs(occluded.values), axis=occluded.axis, unit="token", method="moved")
-    card = aw.evaluate.importance_correlation(trace, moved, removal=aw.evaluate.Removal("mask", draws=1))
-    assert card.select(metric="leave_one_out_variation_tau").values.flat[0] == pytest.approx(1)
 
 
 def test_labels_that_do_not_exclude_each_other_are_read_alone_everywhere() -> None:
@@ -412,75 +340,6 @@ def test_a_decoder_without_padding_classifies_in_batches() -> None:
     assert model.config.pad_token_id is None
 
 
-def test_an_explanation_is_scored_for_what_it_is_of() -> None:
-    trace = traced("Bert", "SequenceClassification", id2label=MOODS)
-    other = trace.predictions()[-1].label
-    given = aw.lrp(trace, other)
-    removal = aw.evaluate.Removal("mask", oracle=None, draws=1)
-    by_label = aw.evaluate.faithfulness(trace, given, other, removal=removal)
-    np.testing.assert_array_equal(
-        aw.evaluate.faithfulness(trace, given, removal=removal).values, by_label.values
-    )
-    with pytest.raises(ValueError, match=r"scores one target, and the explanations are of .*: pass target="):
-        aw.evaluate.faithfulness(trace, {"one": given, "two": aw.lrp(trace)}, removal=removal)
-    # A row of rollout is labelled by its layer, and is of no target.
-    row = aw.rollout(trace).to_attributions("row", query=0).select(-1)
-    card = aw.evaluate.faithfulness(trace, {"rollout": row, "lrp": given}, removal=removal)
-    assert card.methods[:2] == ("rollout", "lrp")
-    # A row of Chefer's map, or of the relevances of a layer, has the target of the map.
-    for vector in (
-        aw.chefer(trace, other).map.to_attributions("row", query=0),
-        given.map.to_attributions("row", query=0),
-    ):
-        row = vector.select(-1)
-        by_map, by_label = (
-            aw.evaluate.faithfulness(trace, row, label, removal=removal) for label in (None, other)
-        )
-        np.testing.assert_array_equal(by_map.values, by_label.values)
-    margin = aw.saliency(
-        trace, aw.targets.function(lambda out: out.logits[:, 0] - out.logits[:, 1], "margin")
-    )
-    with pytest.raises(
-        ValueError, match=r"the explanation is of 'margin', a label that does not determine one"
-    ):
-        aw.evaluate.faithfulness(trace, margin, removal=removal)
-
-
-@pytest.mark.parametrize(
-    "options", [{"truncation": True, "max_length": 6}, {"function_to_apply": "sigmoid"}, {}]
-)
-def test_a_pipeline_is_traced_with_its_own_options(options: dict[str, Any]) -> None:
-    model = made("Bert", "SequenceClassification", id2label=MOODS)
-    pipeline = hf.pipeline(
-        "text-classification", model=model, tokenizer=tiny.wordpiece(), top_k=None, **options
-    )
-    trace = aw.trace(pipeline, TEXT)
-    assert shown(trace) == pytest.approx(
-        {item["label"]: item["score"] for item in pipeline(TEXT)[0]}, abs=1e-6
-    )
-    assert ("cut" in trace.warning) == ("truncation" in options)
-
-
-def test_an_option_of_a_pipeline_that_is_not_followed_is_named() -> None:
-    model = made("Bert", "SequenceClassification", id2label=MOODS)
-    pipeline = hf.pipeline("text-classification", model=model, tokenizer=tiny.wordpiece(), stride=2)
-    assert (
-        "options of the pipeline that the trace does not follow: 'stride'" in aw.trace(pipeline, TEXT).warning
-    )
-
-
-def test_a_zero_shot_pipeline_asks_for_its_hypothesis() -> None:
-    names = {0: "contradiction", 1: "neutral", 2: "entailment"}
-    model = made("Bert", "SequenceClassification", id2label=names, label2id={v: k for k, v in names.items()})
-    pipeline = hf.pipeline("zero-shot-classification", model=model, tokenizer=tiny.wordpiece())
-    with pytest.raises(ValueError, match=r"text_pair is missing: a zero-shot pipeline asks"):
-        aw.trace(pipeline, "the cat sat.")
-    score = pipeline("the cat sat.", ["cat"], hypothesis_template="a {}.", multi_label=True)["scores"][0]
-    logits = aw.trace(pipeline, "the cat sat.", text_pair="a cat.").logits
-    assert logits is not None
-    assert float(logits[[0, 2]].softmax(-1)[1]) == pytest.approx(score, abs=1e-6)
-
-
 class Mine(torch.nn.Module):
     """A linear layer after BERT."""
 
@@ -497,16 +356,3 @@ class Mine(torch.nn.Module):
 def test_a_class_of_ones_own_is_told_of_the_model_inside() -> None:
     with pytest.raises(UnsupportedModelError, match=r"aw\.trace\(model\.bert, \.\.\.\)"):
         aw.trace(Mine().eval(), tiny.wordpiece(), TEXT)
-
-
-@pytest.mark.parametrize("kind", ["array", "column", "generator", "tuple"])
-def test_several_texts_are_taken_as_people_hold_them(kind: str) -> None:
-    texts = ["the cat sat.", "a new york cat."]
-    given: Any = {
-        "array": lambda: np.array(texts),
-        "column": lambda: pytest.importorskip("pandas").Series(texts),
-        "generator": lambda: (text for text in texts),
-        "tuple": lambda: tuple(texts),
-    }[kind]()
-    traces = aw.trace(made("Bert", "SequenceClassification"), tiny.wordpiece(), given)
-    assert [trace.text for trace in traces] == texts

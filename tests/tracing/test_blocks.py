@@ -16,7 +16,7 @@ from attnwidgets.tracing.algebra.block_runs import block_of
 from attnwidgets.tracing.algebra.contributions import parts_of
 from attnwidgets.tracing.block_replay import capture
 from attnwidgets.tracing.from_attentions import from_attentions
-from attnwidgets.tracing.recording import recorder
+from attnwidgets.tracing.recording import recorded_pass
 from attnwidgets.tracing.recording.borrow import borrowed, origin
 from attnwidgets.tracing.recording.recorder import recording
 from attnwidgets.tracing.recording.run import trace
@@ -267,11 +267,11 @@ def test_the_layer_where_numbers_break_is_named(family: str, stack: str, path: s
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("room", "passes"), [(recorder.ROOM, 0), (1000, 1)])
+@pytest.mark.parametrize(("room", "passes"), [(recorded_pass.ROOM, 0), (1000, 1)])
 def test_the_model_runs_at_most_once_more_and_what_is_kept_goes_with_the_trace(
     room: int, passes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recorder, "ROOM", room)
+    monkeypatch.setattr(recorded_pass, "ROOM", room)
     model = FAMILIES["BERT"].model(torch.float64)
     runs = []
     model.register_forward_hook(lambda *_: runs.append(1))

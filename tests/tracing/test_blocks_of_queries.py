@@ -80,7 +80,7 @@ def test_encoder_decoders(family: str, blocks: list[int]) -> None:
     decoder = [0, *IDS[:50]]
     inputs = {"input_ids": torch.tensor([IDS]), "decoder_input_ids": torch.tensor([decoder])}
     from attnwidgets.tracing.recording.borrow import borrowed
-    from attnwidgets.tracing.recording.recorder import record
+    from attnwidgets.tracing.recording.recorded_pass import record
 
     with borrowed(model):
         done = record(model, inputs)

@@ -96,7 +96,7 @@ def test_weights_of_rwkv_by_their_exponents() -> None:
     shares = np.exp(scores) / np.exp(scores).sum()
     import torch
 
-    from attnwidgets.tracing.mixers.kernels import TimeMix
+    from attnwidgets.tracing.mixers.recurrences import TimeMix
 
     kernel = TimeMix(torch.tensor(key)[None, :, None], torch.tensor([decay]), torch.tensor([first]))
     chains = [kernel.chain(0, 3, at) for at in range(4)]

@@ -122,7 +122,7 @@ def test_clip_has_a_stack_for_each_tower() -> None:
     from attnwidgets.tracing.recording.batch import collate, traces_of
     from attnwidgets.tracing.recording.borrow import borrowed
     from attnwidgets.tracing.recording.inputs import Sample, text_of_ids
-    from attnwidgets.tracing.recording.recorder import record
+    from attnwidgets.tracing.recording.recorded_pass import record
 
     picture = torch.randn(1, 3, 24, 24, generator=torch.Generator().manual_seed(1))
     sample = Sample(IDS, text_of_ids(None, IDS), others={"pixel_values": picture})

@@ -10,6 +10,8 @@ import pytest
 
 import attnwidgets as aw
 from attnwidgets.concepts.batches import texts_of
+from tests.tracing import tiny
+from tests.tracing.test_answers import made
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -97,3 +99,16 @@ def test_seconds_of_pairs_are_read_alike() -> None:
     assert [trace.text for trace in traces] == ["One.\nThree.", "Two.\nFour."]
     with pytest.raises(TypeError, match=r"text_pair=df\['b'\]"):
         aw.trace(model, tokenizer, list(given.a), text_pair=given[["b"]])
+
+
+@pytest.mark.parametrize("kind", ["array", "column", "generator", "tuple"])
+def test_several_texts_are_taken_as_people_hold_them(kind: str) -> None:
+    texts = ["the cat sat.", "a new york cat."]
+    given: Any = {
+        "array": lambda: np.array(texts),
+        "column": lambda: pd.Series(texts),
+        "generator": lambda: (text for text in texts),
+        "tuple": lambda: tuple(texts),
+    }[kind]()
+    traces = aw.trace(made("Bert", "SequenceClassification"), tiny.wordpiece(), given)
+    assert [trace.text for trace in traces] == texts

@@ -14,7 +14,7 @@ import transformers as hf
 
 import attnwidgets as aw
 from attnwidgets.tracing.anatomy.attention_modules import sites
-from attnwidgets.tracing.recording import recorder
+from attnwidgets.tracing.recording import recorded_pass, recorder
 from attnwidgets.tracing.row_sums import row_sums
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 from tests.tracing import tiny
@@ -283,7 +283,7 @@ def test_half_precision_rounds_as_the_model_does() -> None:
 
 def test_rows_without_the_share_of_the_sink_are_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     """If a recording is refused, the rows that Granite SWA returns do not replace it; those of gpt-oss do."""
-    monkeypatch.setattr(recorder, "compared", lambda *_: ("it differs", ""))
+    monkeypatch.setattr(recorded_pass, "compared", lambda *_: ("it differs", ""))
     with pytest.raises(UnsupportedModelError, match="leave out the share of its sink"):
         aw.trace(granite(), None, input_ids=IDS)
     trace = aw.trace(gpt_oss(), None, input_ids=IDS)

@@ -15,6 +15,8 @@ from torch import nn
 import attnwidgets as aw
 from attnwidgets.tracing.recording.borrow import unwrap
 from tests.tracing import tiny
+from tests.tracing.test_answers import MOODS, made, shown
+from tests.tracing.test_answers import TEXT as LONGER
 from tests.tracing.test_borrow import state_of
 
 TEXT = "the cat sat."
@@ -326,3 +328,39 @@ def test_attention_that_was_replaced_for_the_whole_process_is_not_called(monkeyp
 
     monkeypatch.setattr(module, "eager_attention_forward", changed)
     assert same(aw.trace(model, tokenizer, TEXT), expected)
+
+
+@pytest.mark.parametrize(
+    "options", [{"truncation": True, "max_length": 6}, {"function_to_apply": "sigmoid"}, {}]
+)
+def test_a_pipeline_is_traced_with_its_own_options(options: dict[str, Any]) -> None:
+    model = made("Bert", "SequenceClassification", id2label=MOODS)
+    pipeline = hf.pipeline(
+        "text-classification", model=model, tokenizer=tiny.wordpiece(), top_k=None, **options
+    )
+    trace = aw.trace(pipeline, LONGER)
+    assert shown(trace) == pytest.approx(
+        {item["label"]: item["score"] for item in pipeline(LONGER)[0]}, abs=1e-6
+    )
+    assert ("cut" in trace.warning) == ("truncation" in options)
+
+
+def test_an_option_of_a_pipeline_that_is_not_followed_is_named() -> None:
+    model = made("Bert", "SequenceClassification", id2label=MOODS)
+    pipeline = hf.pipeline("text-classification", model=model, tokenizer=tiny.wordpiece(), stride=2)
+    assert (
+        "options of the pipeline that the trace does not follow: 'stride'"
+        in aw.trace(pipeline, LONGER).warning
+    )
+
+
+def test_a_zero_shot_pipeline_asks_for_its_hypothesis() -> None:
+    names = {0: "contradiction", 1: "neutral", 2: "entailment"}
+    model = made("Bert", "SequenceClassification", id2label=names, label2id={v: k for k, v in names.items()})
+    pipeline = hf.pipeline("zero-shot-classification", model=model, tokenizer=tiny.wordpiece())
+    with pytest.raises(ValueError, match=r"text_pair is missing: a zero-shot pipeline asks"):
+        aw.trace(pipeline, "the cat sat.")
+    score = pipeline("the cat sat.", ["cat"], hypothesis_template="a {}.", multi_label=True)["scores"][0]
+    logits = aw.trace(pipeline, "the cat sat.", text_pair="a cat.").logits
+    assert logits is not None
+    assert float(logits[[0, 2]].softmax(-1)[1]) == pytest.approx(score, abs=1e-6)

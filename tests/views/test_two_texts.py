@@ -98,7 +98,7 @@ def test_rows_and_maps_are_those_of_both_traces(films):
     texts, _ = view.requests.answer("texts", {"stack": "self", "unit": "token"})
     assert texts["keys"]["labels"][0][4] == ""
     assert texts["keys"]["labels"][1][4] == "not"
-    assert texts["keys"]["places"][4] == [-1, 4]
+    assert texts["keys"]["elements"][4] == [-1, 4]
     assert texts["keys"]["same"] == [1, 1, 1, 1, 0, 1, 1, 1]
     meta, values = rows(view, method="attention", layer=2, head=3)
     assert meta == {"query": 5, "shares": True}

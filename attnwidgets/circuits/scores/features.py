@@ -19,6 +19,7 @@ from attnwidgets.tracing.algebra.blocks import tolerance
 from attnwidgets.tracing.algebra.query_key import exact
 from attnwidgets.tracing.algebra.residual_parts import StateParts, Written
 from attnwidgets.tracing.hooks.hook_point import HookPoint, hook_name
+from attnwidgets.tracing.model_state import named_modules
 from attnwidgets.tracing.recording.borrow import unwrap
 
 if TYPE_CHECKING:
@@ -140,7 +141,7 @@ def feature_parts(cell: Cell, sae: Any, stats: FeatureStats | None = None) -> Fe
 def _require_read(cell: Cell, sae: SAE, states: Tensor) -> None:
     """Raise ValueError unless the states at an SAE's hook point are those that the head reads."""
     model, block = unwrap(cell.trace.model), cell.blocks[-1]
-    path = next(name for name, module in block.model.named_modules() if module is block.module)
+    path = next(name for name, module in named_modules(block.model).items() if module is block.module)
     reads = hook_name(model, HookPoint(f"{path}.input", path, "input", residual=True, block=cell.layer))
     if not sae.site:
         raise ValueError(

@@ -11,9 +11,9 @@ import numpy as np
 from attnwidgets._progress import progress
 from attnwidgets.circuits.sentences.sampled_continuations import Sampling, sampled
 from attnwidgets.circuits.sentences.suppression import kl_rows, logits_of
+from attnwidgets.tracing.anatomy.forward import can_generate
 from attnwidgets.tracing.recording.borrow import unwrap
 from attnwidgets.tracing.recording.inputs import limit_of, text_tokenizer
-from attnwidgets.tracing.recording.recorder import can_generate
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 
 if TYPE_CHECKING:

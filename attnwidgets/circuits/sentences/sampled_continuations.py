@@ -17,6 +17,7 @@ from attnwidgets._progress import progress, report
 from attnwidgets._tensors import widened
 from attnwidgets.circuits.sentences.suppression import Suffixes
 from attnwidgets.tracing.content import fingerprint_of, key_of
+from attnwidgets.tracing.continuations import require_sampling
 from attnwidgets.tracing.pass_memory import together
 from attnwidgets.tracing.recording.borrow import unwrap
 from attnwidgets.tracing.recording.continuation import greedy
@@ -54,10 +55,7 @@ class Sampling:
     def __post_init__(self) -> None:
         if self.draws < 1:
             raise ValueError(f"draws must be 1 or more, not {self.draws}.")
-        if not self.temperature > 0:
-            raise ValueError(f"temperature must be above 0, not {self.temperature}.")
-        if not 0 < self.top_p <= 1:
-            raise ValueError(f"top_p is a sum of probabilities, above 0 and at most 1, not {self.top_p}.")
+        require_sampling(self.temperature, self.top_p)
         if self.seed < 0:
             raise ValueError(f"seed must be 0 or more, not {self.seed}.")
 

@@ -13,13 +13,10 @@ from attnwidgets._progress import progress
 from attnwidgets.circuits.suffix_runs import BY_TOKEN, CUT
 from attnwidgets.intervene.edit_attention import suppress
 from attnwidgets.intervene.preview import preview
+from attnwidgets.tracing.anatomy.forward import forward_parameters, only_last_logits
 from attnwidgets.tracing.recording.borrow import borrowed, unwrap
 from attnwidgets.tracing.recording.cache import cache_copies, cache_parameter, cache_returned
-from attnwidgets.tracing.recording.recorder import (
-    forward_parameters,
-    only_last_logits,
-    recording,
-)
+from attnwidgets.tracing.recording.recorder import recording
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence

@@ -1,102 +1,33 @@
 """Attacks on explanations: the change of an input that keeps the prediction and moves its explanation.
 
-Ghorbani, Abid and Zou 2019, Interpretation of Neural Networks is Fragile.
+Ghorbani, Abid and Zou 2019, Interpretation of Neural Networks is Fragile. `attack` is of one text and method,
+`attacks` a Scorecard of several; `search.py` finds changes along a gradient, `trials.py` tries them.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from attnwidgets._former import former_keywords
-from attnwidgets._gradients import no_grad
 from attnwidgets._progress import progress
-from attnwidgets.evaluate.attacks.forms import FORMS, STAND_INS
-from attnwidgets.evaluate.attacks.result import Attack, Tried
-from attnwidgets.evaluate.attacks.search import Ball, Goal, descended, largest_distance, settled
+from attnwidgets.evaluate.attacks.search import AttackSearch
+from attnwidgets.evaluate.attacks.trials import by_embeddings, by_words, subject_of
 from attnwidgets.evaluate.documentation import documented
-from attnwidgets.evaluate.examples.explained_input import as_list, by_name, require_single, source_of
-from attnwidgets.evaluate.metrics.attention_swaps import is_undefined
-from attnwidgets.evaluate.metrics.ranking import spearman
-from attnwidgets.evaluate.metrics.robustness import vector_of
-from attnwidgets.evaluate.metrics.stability import perturbed, require_one_text
-from attnwidgets.evaluate.minimal_edits import single_edits
+from attnwidgets.evaluate.examples.explained_input import as_list, by_name
 from attnwidgets.evaluate.scorecards.build import scored
-from attnwidgets.explanations.results.mixing_map import MixingMap
-from attnwidgets.explanations.results.trace_protocol import require_trace
-from attnwidgets.explanations.targets.named import resolve_target
 from attnwidgets.tracing.free_memory import forceable
-from attnwidgets.tracing.retrace import retraced
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
-    from attnwidgets.evaluate.arrays import Float
+    from attnwidgets.evaluate.attacks.result import Attack
+    from attnwidgets.evaluate.attacks.trials import Words
     from attnwidgets.evaluate.scorecards.scorecard import Scorecard
-    from attnwidgets.explanations.results.attributions import Attributions
-    from attnwidgets.tracing.trace import Trace
 
-    Words = Iterable[str] | Callable[[Sequence[str], int], Iterable[str]]
-
-TOP = 3
-"""How many of the largest elements are compared."""
-
-LEAST = 5
-"""The fewest elements that have an order to lose."""
-
-_HARMLESS = frozenset({"target", "foil", "steps"})
-"""Options with which a method reads no other gradients than those that are compared, as SmoothGrad would."""
 
 METRICS = ("attack", "random", "attack_top", "random_top")
 PAPER = "Ghorbani et al. 2019, Interpretation of Neural Networks is Fragile"
-
-
-@documented
-@dataclass(frozen=True, kw_only=True)
-class AttackSearch:
-    """How `attack` and `attacks` search, and which changes are allowed.
-
-    Args:
-        budget: How far each embedding may move, as a share of its length; 0 or more.
-        tolerance: How far the probability of the prediction may move, 0 to 1.
-        steps: Steps along the gradient.
-        draws: Random changes of embeddings, at least 1.
-        most: With `words`: how many replacements are tried; drawn if there are more.
-        seed: {seed}
-
-    Raises:
-        ValueError: If an option is out of range.
-
-    Example:
-        >>> trace = aw.trace(*aw.demo_model("classifier"), "A film of great charm and little plot.")
-        >>> near = aw.evaluate.AttackSearch(budget=0.01, steps=4, draws=2)
-        >>> aw.evaluate.attack(trace, "rollout", search=near).budget
-        0.01
-    """
-
-    budget: float = 0.1
-    tolerance: float = 0.05
-    steps: int = 8
-    draws: int = 9
-    most: int = 32
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        if not self.budget >= 0:
-            raise ValueError(
-                f"budget must be a share of an embedding's length, 0 or more, not {self.budget!r}."
-            )
-        if not 0 <= self.tolerance <= 1:
-            raise ValueError(
-                f"tolerance must be a difference of probabilities, 0 to 1, not {self.tolerance!r}."
-            )
-        for name in ("most", "steps", "draws"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)!r}.")
-
 
 _DEFAULT = AttackSearch()
 _with_former = former_keywords(
@@ -257,249 +188,5 @@ def _require_search(search: Any) -> None:
 
 def _attacked(trace: Any, name: str, spec: Any, words: Words | None, search: AttackSearch) -> Attack:
     """Return the attack on a method of a trace."""
-    subject = _subject(trace, name, spec, search.tolerance)
-    return _by_embeddings(subject, search) if words is None else _by_words(subject, words, search)
-
-
-@dataclass(frozen=True)
-class _Subject:
-    """A method on a text, and the prediction to keep.
-
-    Attributes:
-        trace: The trace.
-        name: The method's name.
-        spec: The method.
-        outcome: The column of the prediction.
-        row: Its row; None without rows.
-        label: Its name.
-        tolerance: How far its probability may move.
-        source: Explains a trace by the method.
-    """
-
-    trace: Trace
-    name: str
-    spec: Any
-    outcome: int
-    row: int | None
-    label: str
-    tolerance: float
-    source: Callable[[int, Trace], Any]
-
-    def explained(self, trace: Trace, unit: str | None = None) -> Attributions:
-        """Return the explanation of a trace as one value for each element."""
-        explanation = self.source(0, trace)
-        if isinstance(explanation, MixingMap):
-            explanation = vector_of(explanation, "mean", layer=None, how="row", query=None, unit=unit)
-        single = require_single(explanation, self.name)
-        return single if unit is None else single.to(unit)
-
-    @property
-    def registered(self) -> str:
-        """The method's name in the registry; "" of a function."""
-        if isinstance(self.spec, tuple):
-            return str(self.spec[0])
-        return self.spec if isinstance(self.spec, str) else ""
-
-    @property
-    def options(self) -> Mapping[str, Any]:
-        """The options that it was given with."""
-        return self.spec[1] if isinstance(self.spec, tuple) else {}
-
-    @cached_property
-    def kind(self) -> str:
-        """The kind of result: "map" or "attributions"."""
-        return "map" if isinstance(self.source(0, self.trace), MixingMap) else "attributions"
-
-    @cached_property
-    def probability(self) -> float:
-        """The probability of the prediction."""
-        return self.predicted(self.trace)[0]
-
-    def predicted(self, trace: Trace) -> tuple[float, bool]:
-        """Return the probability of the prediction in another trace, and whether it counts as the same."""
-        logits: Any = trace.logits
-        row = trace.answer.probabilities((logits if self.row is None else logits[self.row]).double())
-        now = float(row[self.outcome])
-        if trace is self.trace:
-            return now, True
-        same = int(row.argmax()) == self.outcome
-        return now, same and abs(now - self.probability) <= self.tolerance
-
-
-def _subject(trace: Any, name: str, spec: Any, tolerance: float) -> _Subject:
-    """Return the attacked explanation, and the prediction to keep.
-
-    Raises:
-        ValueError: If the trace has no prediction that a change can keep.
-        TypeError: If the method is finished, or none.
-    """
-    require_trace(trace, "attack")
-    require_one_text(trace, "trace", "attack")
-    target = resolve_target(trace, None, method="attack")
-    if is_undefined(trace) or target.index is None:
-        raise ValueError(
-            "trace predicts a number, and attack needs a prediction that stays the same, with its "
-            "probability: a class, or the next token."
-        )
-    source = source_of(spec, 1, name, target, finished=False)
-    return _Subject(trace, name, spec, target.index, target.position, target.label, tolerance, source)
-
-
-def _compared(first: Float, second: Float) -> tuple[float, float]:
-    """Return 1 - Spearman's rho of two vectors, and the share of the largest that are others."""
-    tops = [set(_largest(values)) for values in (first, second)]
-    return 1 - spearman(settled(first), settled(second)), 1 - len(tops[0] & tops[1]) / TOP
-
-
-def _largest(values: Float) -> list[int]:
-    """Return the numbers of the largest values by magnitude."""
-    largest: list[int] = np.argsort(-np.abs(values), kind="stable")[:TOP].tolist()
-    return largest
-
-
-def _require_order(count: int, what: str) -> None:
-    if count < LEAST:
-        raise ValueError(
-            f"trace has {count} {what}: an order that can move needs at least {LEAST}. Take a longer text."
-        )
-
-
-def _by_embeddings(subject: _Subject, search: AttackSearch) -> Attack:
-    import torch
-
-    from attnwidgets.tracing.anatomy.block_names import word_embeddings
-    from attnwidgets.tracing.recording.borrow import unwrap
-    from attnwidgets.tracing.recording.run import trace as trace_again
-
-    trace = subject.trace
-    before = subject.explained(trace)
-    content = ~np.array(before.source_unit.special, dtype=bool)
-    values = np.asarray(before.values, dtype=np.float64)
-    ids = torch.as_tensor(trace.input_ids)
-    if len(values) != len(ids):
-        raise ValueError(
-            f"method {subject.name!r} gives {len(values)} values for {len(ids)} tokens, and attack changes "
-            "the embeddings of tokens: explain tokens, or give words=aw.evaluate.near_words(...)."
-        )
-    _require_order(int(content.sum()), "tokens that are not special")
-    table: Any = word_embeddings(unwrap(trace.model))[0]
-    with no_grad():
-        embeddings = table(ids.to(table.weight.device)).double().cpu().numpy()
-    lengths = np.linalg.norm(embeddings, axis=-1)
-    ball = Ball(search.budget * lengths * content, embeddings.shape[-1])
-    generator = np.random.default_rng(search.seed)
-    drawn = [ball.drawn(generator) for _ in range(search.draws)]
-    direction = subject.registered if subject.registered in FORMS else STAND_INS[subject.kind]
-    descent = descended(
-        trace,
-        FORMS[direction],
-        subject.options,
-        ball,
-        Goal(
-            tuple(_largest(values * content)),
-            content,
-            subject.row,
-            subject.outcome,
-            subject.probability,
-            subject.tolerance,
-        ),
-        query=len(ids) - 1 if trace.is_causal() else 0,
-        steps=search.steps,
-        drawn=drawn,
-    )
-    tried: list[Tried] = []
-    best: _Best | None = None
-    for number, change in enumerate(progress([*descent.changes, *drawn], "measuring changes")):
-        with perturbed(trace.model, ids, torch.from_numpy(change), alone=subject.name):
-            again = trace_again(trace.model, trace.tokenizer, input_ids=ids.tolist())
-            explanation = subject.explained(again)
-        probability, valid = subject.predicted(again)
-        moved = _compared(values[content], np.asarray(explanation.values, dtype=np.float64)[content])
-        length = np.linalg.norm(change, axis=-1)
-        size = float(np.divide(length, lengths, out=np.zeros_like(length), where=lengths > 0).max())
-        kind: Any = "attack" if number < len(descent.changes) else "random"
-        tried.append(Tried(kind, "", size, probability, valid, *moved))
-        if valid and (best is None or moved[0] > best.distance):
-            best = _Best(moved[0], probability, explanation, again, change)
-    is_form = direction == subject.registered and _HARMLESS.issuperset(subject.options)
-    if descent.shifts is None or not is_form:
-        bound = None
-    else:
-        bound = largest_distance(values[content], descent.shifts[content])
-    return _result(subject, search.budget, before, best, tried, direction=direction, bound=bound)
-
-
-def _by_words(subject: _Subject, words: Words, search: AttackSearch) -> Attack:
-    import torch
-
-    trace = subject.trace
-    text = str(trace.text)
-    given, read = (torch.as_tensor(item.input_ids) for item in (trace, retraced(trace, text)))
-    if not torch.equal(given, read):
-        raise ValueError("trace is not of its text alone (tokens were added by hand): attack embeddings.")
-    before = subject.explained(trace, "word")
-    special = np.array(before.source_unit.special, dtype=bool)
-    values = np.asarray(before.values, dtype=np.float64)
-    _require_order(int((~special).sum()) - 1, "words that stay")
-    edits = single_edits(text.split(" "), words, "words")
-    generator = np.random.default_rng(search.seed)
-    chosen = generator.permutation(len(edits))[: search.most]
-    tried: list[Tried] = []
-    best: _Best | None = None
-    for number in progress(chosen, "trying words"):
-        _, new, changed = edits[number]
-        again = retraced(trace, changed)
-        if subject.row is not None and len(again.tokens) != len(trace.tokens):
-            continue  # the prediction is read at another token
-        explanation = subject.explained(again, "word")
-        stays = [old == label for old, label in zip(before.labels, explanation.labels, strict=False)]
-        if len(explanation.labels) != len(before.labels) or stays.count(False) != 1:
-            continue  # split into words otherwise, so that the rest cannot be compared by position
-        rest = np.array(stays) & ~special
-        probability, valid = subject.predicted(again)
-        moved = _compared(values[rest], np.asarray(explanation.values, dtype=np.float64)[rest])
-        tried.append(Tried("attack", new, 1.0, probability, valid, *moved))
-        if valid and (best is None or moved[0] > best.distance):
-            best = _Best(moved[0], probability, explanation, again)
-    if not tried:
-        raise ValueError("words holds no word that can be put in the place of a single word of this text.")
-    return _result(subject, 1.0, before, best, tried)
-
-
-class _Best(NamedTuple):
-    """The change that moved an explanation most."""
-
-    distance: float
-    probability: float
-    explanation: Attributions
-    trace: Trace
-    change: Float | None = None
-
-
-def _result(
-    subject: _Subject,
-    budget: float,
-    before: Attributions,
-    best: _Best | None,
-    tried: Sequence[Tried],
-    *,
-    direction: str = "",
-    bound: float | None = None,
-) -> Attack:
-    """Return the attack; without a valid change, both sides are the same."""
-    after = best or _Best(0.0, subject.probability, before, subject.trace)
-    return Attack(
-        method=subject.name,
-        by="embeddings" if direction else "words",
-        direction=direction,
-        label=subject.label,
-        probability=(subject.probability, after.probability),
-        tolerance=subject.tolerance,
-        budget=budget,
-        before=before,
-        after=after.explanation,
-        traces=(subject.trace, after.trace),
-        change=after.change,
-        tried=tuple(tried),
-        bound=bound,
-    )
+    subject = subject_of(trace, name, spec, search.tolerance)
+    return by_embeddings(subject, search) if words is None else by_words(subject, words, search)

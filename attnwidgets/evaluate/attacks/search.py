@@ -9,6 +9,7 @@ import numpy as np
 
 from attnwidgets._progress import progress
 from attnwidgets.evaluate.attacks.forms import Pass, targets_of
+from attnwidgets.evaluate.documentation import documented
 from attnwidgets.tracing.gradients.differentiable import differentiable
 
 if TYPE_CHECKING:
@@ -35,6 +36,50 @@ _FORCE = 4.0
 
 _ROUNDING = 1e-5
 """Differences below this share of the largest number are rounding."""
+
+
+@documented
+@dataclass(frozen=True, kw_only=True)
+class AttackSearch:
+    """How `attack` and `attacks` search, and which changes are allowed.
+
+    Args:
+        budget: How far each embedding may move, as a share of its length; 0 or more.
+        tolerance: How far the probability of the prediction may move, 0 to 1.
+        steps: Steps along the gradient.
+        draws: Random changes of embeddings, at least 1.
+        most: With `words`: how many replacements are tried; drawn if there are more.
+        seed: {seed}
+
+    Raises:
+        ValueError: If an option is out of range.
+
+    Example:
+        >>> trace = aw.trace(*aw.demo_model("classifier"), "A film of great charm and little plot.")
+        >>> near = aw.evaluate.AttackSearch(budget=0.01, steps=4, draws=2)
+        >>> aw.evaluate.attack(trace, "rollout", search=near).budget
+        0.01
+    """
+
+    budget: float = 0.1
+    tolerance: float = 0.05
+    steps: int = 8
+    draws: int = 9
+    most: int = 32
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.budget >= 0:
+            raise ValueError(
+                f"budget must be a share of an embedding's length, 0 or more, not {self.budget!r}."
+            )
+        if not 0 <= self.tolerance <= 1:
+            raise ValueError(
+                f"tolerance must be a difference of probabilities, 0 to 1, not {self.tolerance!r}."
+            )
+        for name in ("most", "steps", "draws"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)!r}.")
 
 
 @dataclass(frozen=True)

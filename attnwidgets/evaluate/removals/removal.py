@@ -204,8 +204,8 @@ class ElementRemoval:
         """Return the model's inputs with tokens removed [variant, token]; not for operators on embeddings."""
         import torch
 
+        from attnwidgets.tracing.anatomy.forward import forward_parameters
         from attnwidgets.tracing.recording.batch import in_copies
-        from attnwidgets.tracing.recording.recorder import forward_parameters
 
         if self.operator in PICTURE_OPERATORS:
             return PictureRemoval(self.trace, self.operator).inputs(gone)
@@ -285,8 +285,8 @@ class ElementRemoval:
         With "delete" a batch holds variants of similar length, so that little is padding; or of equal length,
         if the model takes no mask or no padding, or the target is a function that may read every row.
         """
+        from attnwidgets.tracing.anatomy.forward import forward_parameters
         from attnwidgets.tracing.recording.borrow import lacks_padding
-        from attnwidgets.tracing.recording.recorder import forward_parameters
 
         lengths = (~gone).sum(axis=1)
         order = np.argsort(lengths, kind="stable") if self.operator == "delete" else np.arange(len(gone))
@@ -311,7 +311,7 @@ def runs(trace: Trace) -> nn.Module:
 
 def call_options(model: Any) -> dict[str, Any]:
     """Return the keywords with which a model is called: named outputs, no cache."""
-    from attnwidgets.tracing.recording.recorder import forward_parameters
+    from attnwidgets.tracing.anatomy.forward import forward_parameters
 
     cached = "use_cache" in forward_parameters(model)
     return {"return_dict": True} | ({"use_cache": False} if cached else {})
@@ -373,7 +373,7 @@ def _moves_with_tokens(target: Target) -> bool:
 
 def _refusal(trace: Trace, operator: str, stack: str) -> str:
     """Return why a trace's model or tokenizer does not support an operator; "" if it does."""
-    from attnwidgets.tracing.recording.recorder import forward_parameters
+    from attnwidgets.tracing.anatomy.forward import forward_parameters
 
     if operator in _OF_MEDIA:
         return _OF_MEDIA[operator](trace, stack)

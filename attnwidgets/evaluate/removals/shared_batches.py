@@ -80,8 +80,8 @@ def answer_all(questions: Sequence[tuple[ElementRemoval, Bools]], batch_size: in
 
 def _shares(removal: ElementRemoval) -> bool:
     """Return whether variants of an input can share batches with those of others."""
+    from attnwidgets.tracing.anatomy.forward import forward_parameters
     from attnwidgets.tracing.recording.borrow import lacks_padding, unwrap
-    from attnwidgets.tracing.recording.recorder import forward_parameters
 
     trace = removal.trace
     return (

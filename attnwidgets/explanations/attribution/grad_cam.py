@@ -23,6 +23,7 @@ from attnwidgets.explanations.registry.requirements import Need, is_map
 from attnwidgets.explanations.results.attributions import Attributions
 from attnwidgets.explanations.results.trace_protocol import is_trace, provenance_of
 from attnwidgets.explanations.targets.target_set import resolve_target_set
+from attnwidgets.tracing.model_state import named_modules
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -309,7 +310,7 @@ def _modules(trace: Trace, model: Any, layer: int | str, stack: str) -> list[str
         watching_maps,
     )
 
-    modules = dict(model.named_modules())
+    modules = named_modules(model)
     if isinstance(layer, str):
         if layer not in modules or not layer:
             raise ValueError(

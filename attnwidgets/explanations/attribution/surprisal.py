@@ -88,9 +88,9 @@ def surprisals(trace: Trace) -> NDArray[np.float64]:
     """
     import torch
 
+    from attnwidgets.tracing.anatomy.forward import can_generate
     from attnwidgets.tracing.predictions import read_ids
     from attnwidgets.tracing.recording.borrow import unwrap
-    from attnwidgets.tracing.recording.recorder import can_generate
 
     logits = trace.logits
     if logits is None or logits.dim() == 1 or trace.model is None:

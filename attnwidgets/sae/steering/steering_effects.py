@@ -15,13 +15,13 @@ from attnwidgets._tensors import widened
 from attnwidgets.explanations.targets.named import resolve_target
 from attnwidgets.sae.check import hook_point_of
 from attnwidgets.sae.steering.steer import Steering, steer
+from attnwidgets.tracing.anatomy.forward import can_generate, forward_parameters
 from attnwidgets.tracing.hooks.hook import reading
 from attnwidgets.tracing.predictions import label_of
 from attnwidgets.tracing.recording.borrow import borrowed, unwrap
 from attnwidgets.tracing.recording.continuation import greedy
 from attnwidgets.tracing.recording.inputs import text_tokenizer
 from attnwidgets.tracing.recording.loading import own_tokenizer
-from attnwidgets.tracing.recording.recorder import can_generate, forward_parameters
 from attnwidgets.tracing.rerun_trace import own_logits
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 

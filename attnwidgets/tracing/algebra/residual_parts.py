@@ -21,8 +21,9 @@ from attnwidgets.tracing.algebra.propagation import Propagation
 from attnwidgets.tracing.algebra.query_key import exact, exact_norm
 from attnwidgets.tracing.algebra.steps import is_norm, read_norm
 from attnwidgets.tracing.anatomy.block_names import block_names
+from attnwidgets.tracing.anatomy.forward import forward_parameters
+from attnwidgets.tracing.model_state import named_modules
 from attnwidgets.tracing.recording.borrow import borrowed, unwrap
-from attnwidgets.tracing.recording.recorder import forward_parameters
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 
 if TYPE_CHECKING:
@@ -207,7 +208,7 @@ def input_parts(trace: Trace, stack: str, states: Tensor) -> list[tuple[str, Ten
     with borrowed(unwrap(trace.model)) as model, no_grad(), ExitStack() as exits:
         first = model.get_submodule(block_names(trace, model)[stack][0])
         inside = set(first.modules())
-        for name, module in model.named_modules():
+        for name, module in named_modules(model).items():
             if isinstance(module, nn.Embedding):
                 hook = module.register_forward_hook(lambda _, __, output, name=name: see(name, output))
                 exits.callback(hook.remove)

@@ -11,6 +11,7 @@ import torch
 
 from attnwidgets.tracing.anatomy.block_names import block_lists, is_attention, recorded
 from attnwidgets.tracing.layers import ModelLayer, is_trace
+from attnwidgets.tracing.model_state import named_modules
 from attnwidgets.tracing.recording.borrow import origin, unwrap
 from attnwidgets.tracing.recording.wrappers import unpeft
 
@@ -109,7 +110,7 @@ def _attentions(block: nn.Module) -> list[tuple[str, nn.Module]]:
     """Return the innermost modules of a block whose class is named an attention, and that project."""
     return [
         (name, module)
-        for name, module in block.named_modules()
+        for name, module in named_modules(block).items()
         if is_attention(module)
         and not any(is_attention(part) for part in module.modules() if part is not module)
         and projects(module)
@@ -174,7 +175,7 @@ def by_stack(model: nn.Module, names: Sequence[str]) -> dict[str, list[int]]:
     """
     encoder = _encoder_of(unpeft(model))
     parts = set() if encoder is None else set(encoder.modules())
-    inside = {name for name, module in model.named_modules() if module in parts} if parts else set()
+    inside = {name for name, module in named_modules(model).items() if module in parts} if parts else set()
     stacks: dict[str, list[int]] = {}
     outside = [name for name in names if name not in inside]
     if encoder is not None and outside and len(outside) < len(names):

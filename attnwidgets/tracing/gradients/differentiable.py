@@ -19,6 +19,7 @@ from attnwidgets._gradients import grad_mode
 from attnwidgets._tensors import is_half, widened
 from attnwidgets.tracing.anatomy.attention_modules import sites
 from attnwidgets.tracing.anatomy.block_names import block_names, recorded, word_embeddings
+from attnwidgets.tracing.anatomy.forward import forward_parameters
 from attnwidgets.tracing.gradients.gradient_hooks import (
     AttentionHooks,
     BlockHooks,
@@ -29,7 +30,7 @@ from attnwidgets.tracing.gradients.gradient_hooks import (
 from attnwidgets.tracing.pass_memory import room_for_pass, told_what_to_do
 from attnwidgets.tracing.recording.batch import in_copies
 from attnwidgets.tracing.recording.borrow import borrowed, implementation
-from attnwidgets.tracing.recording.recorder import forward_parameters, recording
+from attnwidgets.tracing.recording.recorder import recording
 from attnwidgets.tracing.rerun_trace import require_same_model
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 

@@ -32,6 +32,7 @@ from attnwidgets._selecting import listed
 from attnwidgets.tracing.algebra.blocks import fitting
 from attnwidgets.tracing.algebra.known_layouts import LAYOUTS
 from attnwidgets.tracing.anatomy.block_names import block_lists
+from attnwidgets.tracing.model_state import named_modules
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ def _part(block: nn.Module, path: str) -> Any:
 
 
 def _modules(part: Any) -> list[tuple[str, nn.Module]]:
-    return list(part.named_modules()) if isinstance(part, nn.Module) else []
+    return list(named_modules(part).items()) if isinstance(part, nn.Module) else []
 
 
 # A block's layout tells where its hooks are.
@@ -167,7 +168,7 @@ def _by_hook(
     if name == _EMBEDDING:
         ask = getattr(model, "get_input_embeddings", None)
         embedding = ask() if callable(ask) else None
-        path = next((path for path, module in model.named_modules() if module is embedding), None)
+        path = next((path for path, module in named_modules(model).items() if module is embedding), None)
         if embedding is None or path is None:
             raise UnsupportedModelError(f"{name}: {type(model).__name__} does not name its token embedding.")
         return HookPoint(name, path, residual=True)
@@ -242,7 +243,7 @@ def _described(model: nn.Module, path: str, block: nn.Module, hook: str, name: s
         fits = _layouts(model, f"{parent}.{first}")
     if not fits:
         # Some blocks are groups of a single block (ALBERT).
-        inner = [child for child, module in block.named_modules() if isinstance(module, nn.ModuleList)]
+        inner = [child for child, module in named_modules(block).items() if isinstance(module, nn.ModuleList)]
         for child in inner:
             path = f"{path}.{child}.0"
             fits = _layouts(model, path)
@@ -273,7 +274,7 @@ def _layouts(model: nn.Module, path: str) -> list[Layout]:
 
 
 def _by_module(model: nn.Module, name: str) -> HookPoint:
-    paths = {path for path, _ in model.named_modules() if path}
+    paths = {path for path in named_modules(model) if path}
     stem, _, end = name.rpartition(".")
     tries: list[tuple[str, Side]] = [(name, "output")]
     if end in {"input", "output"}:

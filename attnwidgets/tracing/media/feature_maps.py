@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from attnwidgets.tracing.anatomy.block_names import is_attention
+from attnwidgets.tracing.model_state import named_modules
 from attnwidgets.tracing.text.axes import media_axis
 from attnwidgets.tracing.text.units import Unit
 
@@ -112,7 +113,7 @@ def watching_maps(model: nn.Module, size: Grid) -> Iterator[list[FeatureMap]]:
         return hook
 
     with ExitStack() as undo:
-        modules = dict(model.named_modules())
+        modules = named_modules(model)
         inside = [f"{name}." for name, module in modules.items() if is_attention(module)]
         for name, module in modules.items():
             # Weights [batch, head, query, key] have the proportions of a square picture.
@@ -133,7 +134,7 @@ def blocks_that_attend(model: nn.Module) -> list[str]:
 
     A block is the innermost element of a module list around an attention, other than the attention itself.
     """
-    modules = dict(model.named_modules())
+    modules = named_modules(model)
     attentions: list[str] = []
     for name, module in modules.items():
         if is_attention(module) and not any(name.startswith(f"{outer}.") for outer in attentions):

@@ -17,11 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from attnwidgets.tracing.mixers.kernels import (
+from attnwidgets.tracing.mixers.recurrences import (
     ChunkedScan,
     GatedDeltaRule,
     GatedRecurrence,
-    Kernel,
     LinearAttention,
     MatrixMemory,
     SelectiveScan,
@@ -35,6 +34,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from torch import Tensor, nn
+
+    from attnwidgets.tracing.mixers.kernels import Kernel
 
     # (name of the function, the function, its arguments by name) -> its output
     Handler = Callable[[str, Callable[..., Any], dict[str, Any]], Any]

@@ -9,8 +9,8 @@ from torch import nn
 
 from attnwidgets.tracing.anatomy.blocks import Block, Mixer
 from attnwidgets.tracing.layers import Stack
-from attnwidgets.tracing.mixers.kernels import GatedDeltaRule, LinearAttention
 from attnwidgets.tracing.mixers.mix import Mix, MixedBlock
+from attnwidgets.tracing.mixers.recurrences import GatedDeltaRule, LinearAttention
 
 if TYPE_CHECKING:
     import numpy as np

@@ -34,14 +34,9 @@ from attnwidgets.tracing.mixers.convolutions import (
     module_convolution,
     shifted,
 )
-from attnwidgets.tracing.mixers.kernels import (
-    AttentionWeights,
-    DifferentialAttention,
-    Identity,
-    Joined,
-    TimeMix,
-)
+from attnwidgets.tracing.mixers.kernels import AttentionWeights, DifferentialAttention, Identity, Joined
 from attnwidgets.tracing.mixers.mix import Mix, MixedBlock
+from attnwidgets.tracing.mixers.recurrences import TimeMix
 from attnwidgets.tracing.recording.attention_function import repeat_heads
 from attnwidgets.tracing.recording.borrow import origin
 from attnwidgets.tracing.recording.returned import is_half

@@ -16,11 +16,13 @@ from attnwidgets.tracing.algebra.block_runs import (
 )
 from attnwidgets.tracing.algebra.blocks import tolerance
 from attnwidgets.tracing.algebra.contributions import parts_of
+from attnwidgets.tracing.anatomy.forward import forward_parameters, only_last_logits
 from attnwidgets.tracing.layers import ModelLayer
 from attnwidgets.tracing.mixers.log import MixerLog, by_number
 from attnwidgets.tracing.mixers.parts import MixedParts, mixed_parts
+from attnwidgets.tracing.model_state import named_modules
 from attnwidgets.tracing.recording.borrow import borrowed, unwrap
-from attnwidgets.tracing.recording.recorder import forward_parameters, only_last_logits, recording
+from attnwidgets.tracing.recording.recorder import recording
 from attnwidgets.tracing.rerun_trace import require_same_model
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 
@@ -133,7 +135,7 @@ def _run(trace: Trace, stack: str, method: str) -> dict[int, MixedBlock]:
         if "use_cache" in forward_parameters(model):
             options["use_cache"] = False
         options |= only_last_logits(model)  # logits are not needed
-        log = MixerLog(dict(model.named_modules()), attention=True)
+        log = MixerLog(named_modules(model), attention=True)
 
         def done(_: nn.Module, output: Tensor) -> None:
             log.done(session.calls[-1], output)

@@ -13,6 +13,7 @@ import torch
 
 from attnwidgets.tracing.anatomy.answer import answer_of, other_heads
 from attnwidgets.tracing.anatomy.blocks import caveats
+from attnwidgets.tracing.anatomy.forward import can_generate, forward_parameters
 from attnwidgets.tracing.anatomy.stack_axes import StackAxes
 from attnwidgets.tracing.interventions import added_to, said_of
 from attnwidgets.tracing.layers import MAPS, GivenLayer, Layer, Stack
@@ -21,7 +22,6 @@ from attnwidgets.tracing.model_state import state_of
 from attnwidgets.tracing.predictions import logits_in, predict
 from attnwidgets.tracing.recording.borrow import unwrap
 from attnwidgets.tracing.recording.inputs import text_tokenizer
-from attnwidgets.tracing.recording.recorder import can_generate, forward_parameters
 from attnwidgets.tracing.trace import Trace
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from attnwidgets.tracing.recording.calls import Call, FollowedCall
     from attnwidgets.tracing.recording.inputs import Sample
-    from attnwidgets.tracing.recording.recorder import Pass
+    from attnwidgets.tracing.recording.recorded_pass import Pass
 
 
 def collate(model: nn.Module, tokenizer: Any, samples: Sequence[Sample]) -> dict[str, Any]:

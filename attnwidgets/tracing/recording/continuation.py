@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
+from attnwidgets.tracing.anatomy.forward import can_generate, forward_parameters
 from attnwidgets.tracing.failed_pass import told_of_pass
 from attnwidgets.tracing.recording.batch import collate
 from attnwidgets.tracing.recording.borrow import quietly
 from attnwidgets.tracing.recording.inputs import text_of_ids
-from attnwidgets.tracing.recording.recorder import can_generate, forward_parameters
 from attnwidgets.tracing.recording.wrappers import is_a
 from attnwidgets.tracing.text.display import well_formed
 

@@ -23,6 +23,17 @@ from torch.overrides import TorchFunctionMode
 
 from attnwidgets.tracing.anatomy.block_log import attends
 from attnwidgets.tracing.recording.attention_function import attention, changer_of, observer
+from attnwidgets.tracing.recording.products import (
+    MAPS,
+    STATES,
+    TURNS,
+    VIEWS,
+    Form,
+    axis_after,
+    factors_of,
+    orders_of,
+    with_factors,
+)
 from attnwidgets.tracing.recording.torch_attention import ARGUMENTS, adds_keys, multi_head_attention
 
 if TYPE_CHECKING:
@@ -32,8 +43,6 @@ if TYPE_CHECKING:
 _INTERFACE = "ALL_ATTENTION_FUNCTIONS"
 _MARK = "_attnwidgets_softmax"
 
-_VIEWS = frozenset({"view", "reshape", "unsqueeze", "squeeze", "flatten", "unflatten", "expand"})
-_TURNS = frozenset({"transpose", "swapaxes", "permute"})
 _ELEMENTWISE = frozenset(
     {
         *("bfloat16", "double", "float", "half", "to", "type", "type_as"),
@@ -43,8 +52,6 @@ _ELEMENTWISE = frozenset(
 )
 _PRODUCTS = frozenset({"__matmul__", "bmm", "einsum", "matmul"})
 _FUSED = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal", "scale", "enable_gqa")
-
-_STATES, _MAPS = 3, 4  # axes of hidden states [batch, token, width], and of maps [batch, head, query, key]
 
 
 @dataclass(eq=False)
@@ -135,7 +142,7 @@ def _arguments(code: Any) -> Iterable[str]:
 
 
 def _is_states(value: Any) -> TypeGuard[Tensor]:
-    return isinstance(value, Tensor) and value.dim() == _STATES and value.is_floating_point()
+    return isinstance(value, Tensor) and value.dim() == STATES and value.is_floating_point()
 
 
 def _is_projection(part: nn.Module) -> TypeGuard[nn.Conv1d]:
@@ -147,29 +154,6 @@ def _holds_earlier(value: Any) -> bool:
     """Return whether an argument holds keys and values of earlier tokens: a cache, or a pair of tensors."""
     is_pair = isinstance(value, (tuple, list)) and any(isinstance(part, Tensor) for part in value)
     return is_pair or hasattr(value, "get_seq_length") or isinstance(value, dict)
-
-
-@dataclass(frozen=True)
-class _Form:
-    """The axes of a tensor in a product, in the order [batch, head, row, column].
-
-    Args:
-        order: Its axes in that order; three of them if the first joins heads and samples.
-        batch: Number of samples.
-    """
-
-    order: tuple[int, ...]
-    batch: int
-
-    def read(self, tensor: Tensor) -> Tensor:
-        """Return a view [batch, head, row, column] of a tensor."""
-        turned = tensor.permute(self.order)
-        return turned if turned.dim() == _MAPS else turned.unflatten(0, (self.batch, -1))
-
-    def written(self, maps: Tensor) -> Tensor:
-        """Return maps [batch, head, row, column] in the form of the tensor."""
-        whole = maps if len(self.order) == _MAPS else maps.flatten(0, 1)
-        return whole.permute(tuple(self.order.index(axis) for axis in range(len(self.order))))
 
 
 class Following(TorchFunctionMode):
@@ -191,7 +175,7 @@ class Following(TorchFunctionMode):
         output = func(*args, **kwargs)
         if name == "softmax":
             self._begin(output, args, kwargs)
-        elif name in _ELEMENTWISE or name in _VIEWS or name in _TURNS or name == "__getitem__":
+        elif name in _ELEMENTWISE or name in VIEWS or name in TURNS or name == "__getitem__":
             self._pass_on(name, output, args, kwargs)
         return output
 
@@ -202,7 +186,7 @@ class Following(TorchFunctionMode):
     def _begin(self, output: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """Mark the weights of a softmax over the last of three axes or more."""
         axis = kwargs.get("dim", args[1] if len(args) > 1 else None)
-        if not isinstance(output, Tensor) or output.dim() < _STATES or axis not in (-1, output.dim() - 1):
+        if not isinstance(output, Tensor) or output.dim() < STATES or axis not in (-1, output.dim() - 1):
             return
         caller = _caller()
         if caller is None or not _is_watched(caller.module):
@@ -222,33 +206,33 @@ class Following(TorchFunctionMode):
         mark = self._mark_of(source)
         if source is None or mark is None or output is source:
             return
-        axis = _axis_after(name, mark.axis, source, output, args[1:])
+        axis = axis_after(name, mark.axis, source, output, args[1:])
         if axis is not None:
             setattr(output, _MARK, _Mark(self, mark.softmax, axis))
 
     def _product(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Return a product; a product of weights and values is recorded and edited."""
-        operands, letters = _operands(args)
-        index = next((i for i, part in enumerate(operands) if self._mark_of(part) is not None), None)
-        mark = None if index is None else self._mark_of(operands[index])
+        factors, letters = factors_of(args)
+        index = next((i for i, part in enumerate(factors) if self._mark_of(part) is not None), None)
+        mark = None if index is None else self._mark_of(factors[index])
         if index is None or mark is None or not letters:
             return func(*args, **kwargs)
-        forms = _forms(letters, index, mark.axis)
-        caller = None if forms is None else _caller()
-        if forms is None or caller is None or not _is_watched(caller.module):
+        orders = orders_of(letters, index, mark.axis)
+        caller = None if orders is None else _caller()
+        if orders is None or caller is None or not _is_watched(caller.module):
             return func(*args, **kwargs)
-        weights, values = operands[index], operands[1 - index]
-        leading, queries = (weights.shape[forms[0][axis]] for axis in (0, -2))
-        batch = leading if len(forms[0]) == _MAPS else caller.batch_of(leading, queries)
-        if batch is None or not caller.has_tokens(batch, queries, weights.shape[forms[0][-1]]):
+        weights, values = factors[index], factors[1 - index]
+        leading, queries = (weights.shape[orders[0][axis]] for axis in (0, -2))
+        batch = leading if len(orders[0]) == MAPS else caller.batch_of(leading, queries)
+        if batch is None or not caller.has_tokens(batch, queries, weights.shape[orders[0][-1]]):
             return func(*args, **kwargs)
         mark.softmax.met = True
-        of_weights, of_values, of_output = (_Form(order, batch) for order in forms)
+        of_weights, of_values, of_output = (Form(order, batch) for order in orders)
         maps, vectors = of_weights.read(weights), of_values.read(values)
 
         def product(new_maps: Tensor, new_vectors: Tensor) -> Tensor:
             pair = [of_weights.written(new_maps), of_values.written(new_vectors)]
-            output: Tensor = func(*_with_operands(args, pair[:: 1 if index == 0 else -1]), **kwargs)
+            output: Tensor = func(*with_factors(args, pair[:: 1 if index == 0 else -1]), **kwargs)
             return of_output.read(output)
 
         return of_output.written(_attended(caller.module, maps, vectors, product))
@@ -261,7 +245,7 @@ class Following(TorchFunctionMode):
         if (
             caller is None
             or not _is_watched(caller.module)
-            or not query.dim() == key.dim() == value.dim() == _MAPS
+            or not query.dim() == key.dim() == value.dim() == MAPS
             or not caller.has_tokens(query.shape[0], query.shape[2], key.shape[2])
         ):
             return func(*args, **kwargs)
@@ -271,8 +255,8 @@ class Following(TorchFunctionMode):
         if mask is not None and mask.dtype == torch.bool:
             hidden = torch.finfo(query.dtype).min
             mask = torch.zeros_like(mask, dtype=query.dtype).masked_fill(~mask, hidden)
-        if mask is not None and mask.dim() < _MAPS:
-            mask = mask[(None,) * (_MAPS - mask.dim())]
+        if mask is not None and mask.dim() < MAPS:
+            mask = mask[(None,) * (MAPS - mask.dim())]
         output, _ = attention(
             caller.module,
             query,
@@ -297,7 +281,7 @@ class Following(TorchFunctionMode):
             or not _is_watched(caller.module)
             or isinstance(caller.module, nn.MultiheadAttention)
             or adds_keys(arguments)
-            or not len(queries) == len(keys) == _STATES
+            or not len(queries) == len(keys) == STATES
             or not caller.has_tokens(queries[1], queries[0], keys[0])
         ):
             return func(*args, **kwargs)
@@ -340,76 +324,6 @@ def _is_watched(module: nn.Module) -> bool:
     """Return whether a module belongs to the model that is recorded, or its attention is changed."""
     watching = observer.get()
     return (watching is not None and id(module) in watching.names) or changer_of(module) is not None
-
-
-def _axis_after(name: str, axis: int, source: Tensor, output: Tensor, options: tuple[Any, ...]) -> int | None:
-    """Return the axis of keys after an operation; None if it no longer holds weights of all keys."""
-    count = source.dim()
-    if name in _TURNS:
-        dims = options[0] if options and isinstance(options[0], (tuple, list)) else options
-        order = list(range(count))
-        if name == "permute":
-            order = [dim % count for dim in dims]
-        elif len(dims) == len(("first", "second")):
-            first, second = (dim % count for dim in dims)
-            order[first], order[second] = order[second], order[first]
-        return order.index(axis % count) - count
-    if name in _VIEWS:
-        same = axis == -1 and output.dim() and output.shape[-1] == source.shape[-1]
-        return -1 if same else None
-    if name == "__getitem__":
-        # Weights without the column of a sink are weights; a part of the heads or queries is not all of them.
-        return (
-            axis if output.dim() == count and output.shape[:-1] == source.shape[:-1] and axis == -1 else None
-        )
-    return axis if output.shape == source.shape else None
-
-
-def _operands(args: tuple[Any, ...]) -> tuple[list[Any], tuple[str, str, str] | None]:
-    """Return the two factors of a product, and the letters of its axes and theirs; None if not plain."""
-    if args and isinstance(args[0], str):
-        factors = args[1] if len(args) == len(("equation", "factors")) else args[1:]
-        left, _, out = args[0].replace(" ", "").partition("->")
-        first, _, second = left.partition(",")
-        plain = f"{first}{second}{out}".isalpha() and len(factors) == len(("first", "second"))
-        return list(factors), (first, second, out) if plain else None
-    both = list(args[:2])
-    if len(both) < len(("first", "second")) or not all(isinstance(part, Tensor) for part in both):
-        return both, None
-    first, second = (part.dim() for part in both)
-    leading = {_STATES: "x", _MAPS: "bh"}.get(first)
-    return both, (f"{leading}ij", f"{leading}jk", f"{leading}ik") if leading and first == second else None
-
-
-def _with_operands(args: tuple[Any, ...], pair: list[Tensor]) -> tuple[Any, ...]:
-    if not isinstance(args[0], str):
-        return (*pair, *args[2:])
-    return (args[0], pair) if len(args) == len(("equation", "factors")) else (args[0], *pair)
-
-
-def _forms(
-    letters: tuple[str, str, str], index: int, axis: int
-) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]] | None:
-    """Return the orders of axes of weights, values and output; None if it does not sum over keys.
-
-    Args:
-        letters: The axes of the two factors and of their product.
-        index: Which of the factors holds the weights.
-        axis: The axis of their keys.
-    """
-    weights, values, output = letters[index], letters[1 - index], letters[2]
-    summed = [letter for letter in weights if letter in values and letter not in output]
-    leading = [letter for letter in weights if letter in values and letter in output]
-    query = [letter for letter in weights if letter not in values]
-    width = [letter for letter in values if letter not in weights]
-    counts = (len(summed), len(query), len(width), len(leading) in (1, 2))
-    if counts != (1, 1, 1, True) or set(output) != {*leading, *query, *width} or weights[axis] != summed[0]:
-        return None
-    orders = ((weights, query + summed), (values, summed + width), (output, query + width))
-    of_weights, of_values, of_output = (
-        tuple(axes.index(letter) for letter in leading + last) for axes, last in orders
-    )
-    return of_weights, of_values, of_output
 
 
 def _on_interface(modules: Iterable[nn.Module]) -> list[nn.Module]:

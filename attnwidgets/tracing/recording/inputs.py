@@ -13,6 +13,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from attnwidgets._selecting import listed
+from attnwidgets.tracing.model_state import named_modules
 from attnwidgets.tracing.recording.loading import own_tokenizer
 from attnwidgets.tracing.text.axes import Text
 from attnwidgets.tracing.text.display import UNKNOWN, display, pieces_of, reassemble, scheme_of, well_formed
@@ -128,7 +129,7 @@ def limit_of(model: nn.Module, tokenizer: Any) -> int | None:
     limit = getattr(config, "max_position_embeddings", None) or getattr(config, "max_target_positions", None)
     if not isinstance(limit, int) or limit <= 0:
         return None
-    for name, module in model.named_modules():
+    for name, module in named_modules(model).items():
         if isinstance(module, nn.Embedding) and name.endswith(("position_embeddings", "embed_positions")):
             if module.padding_idx is not None and module.num_embeddings == limit:
                 limit -= module.padding_idx + 1

@@ -1,6 +1,6 @@
 """aw.trace: run a model once on an input and record its attention.
 
-`trace` sorts its arguments into an `Input`, from which `_samples` makes one `Sample` or several. `_run` reads
+`trace` sorts its arguments into an `Input`, and `samples_of` makes one `Sample` or several. `_run` reads
 these in batches with a twin of the model, and divides every recorded pass into traces. If attention cannot be
 recorded, it traces the samples without attention.
 """
@@ -8,60 +8,42 @@ recorded, it traces the samples without attention.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, overload
-
-import torch
-from torch import nn
 
 from attnwidgets._errors import suggests_keywords
 from attnwidgets._notebook import prepare_views
 from attnwidgets._progress import progress
 from attnwidgets._selecting import listed
-from attnwidgets.tracing.chat.passages import given_passages, headed_passages
-from attnwidgets.tracing.chat.rendering import rendered
 from attnwidgets.tracing.failed_pass import told_of_pass
 from attnwidgets.tracing.free_memory import byte_budget, forced
 from attnwidgets.tracing.model_state import modules_of
 from attnwidgets.tracing.pass_memory import room_to_record
 from attnwidgets.tracing.predictions import predict
 from attnwidgets.tracing.recording.asked import TEXT, Asked
-from attnwidgets.tracing.recording.batch import collate, require_known, traces_of
+from attnwidgets.tracing.recording.batch import collate, traces_of
 from attnwidgets.tracing.recording.borrow import borrowed, lacks_padding, unwrap
 from attnwidgets.tracing.recording.continuation import with_continuation
-from attnwidgets.tracing.recording.inputs import (
-    MEDIA,
-    Sample,
-    encode,
-    id_rows,
-    ids_sample,
-    limit_of,
-    text_tokenizer,
-    words_text,
-)
+from attnwidgets.tracing.recording.inputs import Sample, text_tokenizer
 from attnwidgets.tracing.recording.loading import load_named, own_tokenizer
-from attnwidgets.tracing.recording.media import audio_sample, image_sample
 from attnwidgets.tracing.recording.module_calls import keep_pass
-from attnwidgets.tracing.recording.recorder import forward_parameters, record
+from attnwidgets.tracing.recording.recorded_pass import record
+from attnwidgets.tracing.recording.user_input import Input, is_ids, require_text, samples_of, spelled_out
 from attnwidgets.tracing.recording.without_attention import trace_without_attention
 from attnwidgets.tracing.recording.wrappers import PipelineSettings, opened, settings_of, sorted_arguments
-from attnwidgets.tracing.text.display import well_formed
 from attnwidgets.tracing.text.given_texts import as_sequence
 from attnwidgets.tracing.text.words import STANDARD, require_rule
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
+    from torch import nn
     from typing_extensions import Unpack
 
-    from attnwidgets.tracing.text.messages import Passage
     from attnwidgets.tracing.trace import Trace
 
 Texts: TypeAlias = "list[str] | tuple[str, ...] | list[tuple[str, str]]"
 
-_PAIRS = (("text", "text_pair"), ("question", "context"))
 BATCH = 8
 """Number of texts of a list that run together, whatever their length."""
 MOST = 64
@@ -109,79 +91,11 @@ class TextOptions(PassOptions, total=False):
     sampling_rate: int | None
 
 
-@dataclass(frozen=True)
-class Input:
-    """The input of `trace`, its arguments sorted; see `trace`.
-
-    Attributes:
-        text: A text, or several.
-        text_pair: The second text of each.
-        words: A text as words, or a pair of them.
-        messages: Chat messages.
-        template: Arguments of their template.
-        passages: Passages of the text or the messages.
-        ids: Token ids, in one row or several.
-        mask: Their padding mask.
-        image: A picture.
-        audio: A sound.
-        rate: Its sampling rate.
-    """
-
-    text: Any
-    text_pair: Any
-    words: Any
-    messages: Any
-    template: Mapping[str, Any]
-    passages: Any
-    ids: Any
-    mask: Any
-    image: Any
-    audio: Any
-    rate: int | None
-
-    @property
-    def kind(self) -> str:
-        """The kind of input, in words; `TEXT` for a text or several."""
-        kinds = {
-            "a picture": self.image,
-            "sound": self.audio,
-            "token ids": self.ids,
-            "chat messages": self.messages,
-            "a pair of texts": self.text_pair,
-            "a list of words": self.words,
-        }
-        return next((kind for kind, value in kinds.items() if value is not None), TEXT)
-
-    def require_single(self) -> None:
-        """Raise a ValueError if several inputs were given, or none."""
-        kinds: dict[str, tuple[Any, ...]] = {"text or words": (self.text, self.words)}
-        kinds = kinds if self.image is None else {"image": (self.image,), "words": (self.words,)}
-        kinds |= {"messages": (self.messages,), "input_ids": (self.ids,), "audio": (self.audio,)}
-        inputs = [kind for kind, values in kinds.items() if any(value is not None for value in values)]
-        if len(inputs) > 1:
-            raise ValueError(f"give one input, not {' and '.join(inputs)}")
-        if not inputs:
-            raise ValueError("nothing to read: give text, words, messages, input_ids, image or audio")
-
-    def require_chat(self) -> None:
-        """Raise a ValueError for arguments of a template without messages, and passages of several texts."""
-        if self.messages is not None:
-            return
-        unused = [name for name, value in self.template.items() if value is not None]
-        if unused:
-            name = "chat_template_kwargs" if unused[0] == "variables" else unused[0]
-            raise ValueError(f"{name}= is for the chat template of messages=: give messages, too")
-        if self.passages is not None and not (isinstance(self.text, str) and self.text_pair is None):
-            raise ValueError("passages= are parts of one text: give it as text=, or as messages=")
-
-
-# A list of texts, as second or third argument, gives a list of traces; ids, a trace or a list.
+# The input decides between a trace and a list: texts, also as second argument; a single input; texts; or ids,
+# of which only the shape tells. Fewer overloads would annotate `tokenizer` differently where several match,
+# and mypy then returns Any for an untyped tokenizer, as those of transformers are.
 @overload
 def trace(model: Any, tokenizer: Texts, **options: Unpack[ListOptions]) -> list[Trace]: ...
-@overload
-def trace(model: Any, tokenizer: Any, text: Texts, **options: Unpack[ListOptions]) -> list[Trace]: ...
-@overload
-def trace(model: Any, *, text: Texts, **options: Unpack[ListOptions]) -> list[Trace]: ...
 @overload
 def trace(
     model: Any,
@@ -191,6 +105,10 @@ def trace(
     input_ids: list[int] | None = ...,
     **options: Unpack[TextOptions],
 ) -> Trace: ...
+@overload
+def trace(
+    model: Any, tokenizer: Any = ..., text: Texts = ..., **options: Unpack[ListOptions]
+) -> list[Trace]: ...
 @overload
 def trace(
     model: Any,
@@ -296,8 +214,8 @@ def trace(
     others = (words if not isinstance(words, str) else None, messages, input_ids, image, audio)
     has_input = any(other is not None for other in others)
     tokenizer, text = sorted_arguments(model, tokenizer, text, has_input=has_input)
-    text, text_pair, messages = _spelled_out(text, as_sequence(text_pair, "text_pair"), messages)
-    _require_text(text)
+    text, text_pair, messages = spelled_out(text, as_sequence(text_pair, "text_pair"), messages)
+    require_text(text)
     _require_count(max_new_tokens)
     rule = STANDARD
     if isinstance(words, str):
@@ -315,10 +233,10 @@ def trace(
     loaded, reader = load_named(
         inside,
         own_reader if tokenizer is None else tokenizer,
-        needs_reader=input_ids is None and not _is_ids(text),
+        needs_reader=input_ids is None and not is_ids(text),
     )
     inner = unwrap(loaded)
-    if input_ids is None and _is_ids(text):
+    if input_ids is None and is_ids(text):
         # A tokenizer's output holds the padding mask as well.
         encoded = text if isinstance(text, Mapping) else {"input_ids": text}
         input_ids, text = encoded["input_ids"], None
@@ -341,7 +259,7 @@ def trace(
     )
     user_input.require_chat()
     most = settings.max_length if truncation else None
-    samples, single = _samples(
+    samples, single = samples_of(
         inner, reader, user_input, truncation=truncation, room=max_new_tokens, most=most
     )
     samples = [replace(sample, rule=rule) for sample in samples]
@@ -356,8 +274,8 @@ def trace(
     }
     for number, traced in enumerate(traces):
         _follow(settings, traced)
-        own_text = text if single else text[number] if user_input.kind == TEXT else ""
-        traced.asked = Asked(user_input.kind, own_text if user_input.kind == TEXT else "", options)
+        own_text = "" if user_input.kind else text if single else text[number]
+        traced.asked = Asked(user_input.kind or TEXT, own_text, options)
     prepare_views()
     return traces[0] if single else traces
 
@@ -375,162 +293,10 @@ def _follow(settings: PipelineSettings, traced: Trace) -> None:
         traced.warning = "; ".join(filter(None, (traced.warning, warning)))
 
 
-def _spelled_out(text: Any, text_pair: Any, messages: Any) -> tuple[Any, Any, Any]:
-    """Return text, second text and messages, also if `text` holds pairs, a pipeline's input or a chat."""
-    if text_pair is None and isinstance(text, (list, tuple)) and text and all(map(_is_pair, text)):
-        return [first for first, _ in text], [second for _, second in text], messages
-    if isinstance(text, Mapping):
-        names = next((names for names in _PAIRS if set(text) == set(names)), None)
-        if names is not None and text_pair is None:
-            return text[names[0]], text[names[1]], messages
-    is_chat = (
-        isinstance(text, Sequence) and text and all(isinstance(m, Mapping) and "role" in m for m in text)
-    )
-    return (None, text_pair, text) if is_chat and messages is None else (text, text_pair, messages)
-
-
-def _is_pair(text: Any) -> bool:
-    return isinstance(text, tuple) and [type(part) for part in text] == [str, str]
-
-
-def _require_text(text: Any) -> None:
-    """Raise a TypeError unless the argument is text or ids."""
-    if text is not None and not isinstance(text, (str, Sequence)) and not _is_ids(text):
-        raise TypeError(
-            f"text must be a string, a list of them, or token ids, not a {type(text).__name__}; {MEDIA}"
-        )
-
-
 def _require_count(new: Any) -> None:
     """Raise a ValueError unless the number of new tokens is a whole number, 0 or more."""
     if not isinstance(new, Integral) or new < 0:
         raise ValueError(f"max_new_tokens must be a whole number, 0 or more, not {new!r}")
-
-
-def _is_ids(text: Any) -> bool:
-    """Return whether the `text` argument holds ids: a tensor, an array, or lists of numbers."""
-    if isinstance(text, Mapping):
-        return "input_ids" in text
-    if text is None or isinstance(text, str):
-        return False
-    if isinstance(text, torch.Tensor) or type(text).__module__ == "numpy":
-        return True
-    first = text[0] if isinstance(text, Sequence) and len(text) else None
-    return isinstance(first, int) or (
-        isinstance(first, Sequence) and not isinstance(first, str) and _is_ids(first)
-    )
-
-
-def _samples(
-    model: Any, tokenizer: Any, user_input: Input, *, truncation: bool, room: int, most: int | None
-) -> tuple[list[Sample], bool]:
-    """Return the samples of the input, and whether to return a single trace instead of a list.
-
-    `most` is the number of tokens to which a pipeline cuts a text; None if it does not.
-    """
-    user_input.require_single()
-    text = user_input.text
-    if user_input.image is not None:
-        return _captioned(tokenizer, user_input.image, text), text is None or isinstance(text, str)
-    if user_input.audio is not None:
-        return [audio_sample(model, tokenizer, user_input.audio, user_input.rate)], True
-    reader = text_tokenizer(tokenizer)
-    limit = _limit(model, reader, room, most)
-    if user_input.ids is not None:
-        rows, single = id_rows(user_input.ids, user_input.mask)
-        require_known(model, reader, "input_ids", rows)
-        samples = [ids_sample(reader, row, limit=limit, truncation=truncation, extra=room) for row in rows]
-        return samples, single
-    if reader is None and hasattr(tokenizer, "preprocess"):
-        raise ValueError(
-            f"text needs the model's tokenizer, and {type(tokenizer).__name__} reads pictures: give "
-            "aw.trace(model, processor, image=picture)"
-        )
-    if reader is None:
-        raise ValueError(
-            "text needs the model's tokenizer: aw.trace(model, tokenizer, text); only a hub id, a folder, a "
-            "pipeline or a wrapper has one of its own. Token ids need none: aw.trace(model, None, input_ids)"
-        )
-    options: dict[str, Any] = {"limit": limit, "truncation": truncation, "extra": room}
-    if user_input.messages is not None:
-        return [_chat(reader, user_input.messages, user_input.template, user_input.passages, options)], True
-    if user_input.words is not None or isinstance(text, str):
-        strings = (well_formed(text),) if text is not None and user_input.text_pair is None else ()
-        options["passages"] = _passages(user_input.passages, strings)
-        return [_text_sample(reader, text, user_input.text_pair, user_input.words, options)], True
-    return _text_samples(reader, text, user_input.text_pair, options), False
-
-
-def _chat(
-    reader: Any, messages: Any, template: Mapping[str, Any], passages: Any, options: Mapping[str, Any]
-) -> Sample:
-    """Return the sample of a chat, with its messages, and a warning of parts that its template dropped."""
-    chat = rendered(reader, messages, **template)
-    if passages is not None and chat.chat is None:
-        raise ValueError(f"passages= cannot be placed: {chat.notes[0]}; give the rendered text as text=")
-    chat_passages = (
-        () if chat.chat is None else _passages(passages, chat.strings, chat.places, chat.documents)
-    )
-    sample = encode(reader, chat.text, **options, specials=False, chat=chat.chat, passages=chat_passages)
-    return replace(sample, warning="; ".join(filter(None, (*chat.notes, sample.warning))))
-
-
-def _passages(
-    user_passages: Any,
-    strings: Sequence[str],
-    locate: Callable[[int, int, int], tuple[tuple[int, int], ...]] = lambda _, start, end: ((start, end),),
-    documents: tuple[Passage, ...] = (),
-) -> tuple[Passage, ...]:
-    """Return the user's passages, or else the documents, or else the passages that headings begin."""
-    if user_passages is not None:
-        return given_passages(user_passages, strings, locate)
-    return documents or headed_passages(strings, locate)
-
-
-def _captioned(processor: Any, image: Any, text: Any) -> list[Sample]:
-    """Return the samples of a picture: without text, with a caption, or with each of several captions."""
-    captions = [text] if text is None or isinstance(text, str) else list(text)
-    if not captions or not all(isinstance(caption, str) for caption in captions if text is not None):
-        raise ValueError(f"text with an image must be a string or a list of captions, not {text!r:.80}")
-    return [
-        image_sample(processor, image, None if caption is None else well_formed(caption))
-        for caption in captions
-    ]
-
-
-def _limit(model: Any, reader: Any, room: int, most: int | None) -> int | None:
-    """Return the largest number of tokens of a prompt; in a decoder, the continuation needs room as well."""
-    limits = [limit for limit in (limit_of(model, reader), most) if limit is not None]
-    limit = min(limits, default=None)
-    if limit is None or not room or "decoder_input_ids" in forward_parameters(model):
-        return limit
-    if room >= limit:
-        raise ValueError(f"max_new_tokens is {room}, but the model takes {limit} tokens in total")
-    return limit - room
-
-
-def _text_samples(reader: Any, texts: Any, pairs: Any, options: Mapping[str, Any]) -> list[Sample]:
-    """Return the samples of a list of texts or pairs."""
-    if not isinstance(texts, Sequence) or not texts or not all(isinstance(t, str) for t in texts):
-        raise ValueError(f"text must be a string, a list of strings or token ids, not {texts!r:.80}")
-    seconds = [None] * len(texts) if pairs is None else pairs
-    if isinstance(seconds, str) or len(seconds) != len(texts):
-        raise ValueError(f"text_pair must be a list of {len(texts)} texts, one for each text")
-    return [_text_sample(reader, t, second, None, options) for t, second in zip(texts, seconds, strict=True)]
-
-
-def _text_sample(
-    reader: Any, text: str | None, pair: str | None, words: Any, options: Mapping[str, Any]
-) -> Sample:
-    """Return the sample of a text or pair, which may be split into words."""
-    first = second = None
-    if words is not None:
-        two = isinstance(words, tuple) and not any(isinstance(w, str) for w in words)
-        first, second = words if two else (words, None)
-        text = words_text(first, text, "words")
-        if second is not None:
-            pair = words_text(second, pair, "words[1]")
-    return encode(reader, text or "", text_pair=pair, words=first, pair_words=second, **options)
 
 
 def _run(

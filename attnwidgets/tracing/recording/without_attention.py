@@ -15,16 +15,17 @@ import torch
 from attnwidgets.tracing.anatomy.answer import answer_of, other_heads
 from attnwidgets.tracing.anatomy.block_names import is_attention
 from attnwidgets.tracing.anatomy.blocks import left_out
+from attnwidgets.tracing.anatomy.forward import can_generate, forward_parameters
 from attnwidgets.tracing.interventions import said_of
 from attnwidgets.tracing.layers import Stack
 from attnwidgets.tracing.media.feature_maps import grid_axis, size_of, watching_maps
 from attnwidgets.tracing.mixers.log import by_number
-from attnwidgets.tracing.model_state import state_of
+from attnwidgets.tracing.model_state import modules_of, state_of
 from attnwidgets.tracing.module_trace import Returned
 from attnwidgets.tracing.predictions import logits_in, predict
 from attnwidgets.tracing.recording.borrow import unwrap
 from attnwidgets.tracing.recording.inputs import text_tokenizer
-from attnwidgets.tracing.recording.recorder import NoAttentionError, can_generate, forward_parameters
+from attnwidgets.tracing.recording.recorded_pass import NoAttentionError
 from attnwidgets.tracing.trace import Trace
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 
@@ -97,7 +98,7 @@ def trace_without_attention(
     if size is None or sample.ids is not None or said_of(given_model):
         raise refusal
     kind = Trace if _PIXELS in forward_parameters(model) else PlainPictureTrace
-    has_attention = any(map(is_attention, model.modules()))
+    has_attention = any(map(is_attention, modules_of(model)))
     why = _reason(refusal) if has_attention else f"no module of {type(model).__name__} attends"
     if has_attention and kind is PlainPictureTrace:
         why = f"{type(model).__name__} is not a transformers model, so its attention cannot be recorded"

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnwidgets._tensors import is_module, is_tensor, loaded
+from attnwidgets.tracing.model_state import modules_of, named_modules
 from attnwidgets.tracing.text.given_texts import as_sequence
 
 if TYPE_CHECKING:
@@ -278,13 +279,13 @@ def without_bridge(hooked: nn.Module) -> nn.Module:
             f"transformers model; {through_cache}. Or make it without enable_compatibility_mode()"
         )
     library = type(hooked).__module__.partition(".")[0]
-    changing = next((n for n, part in hooked.named_modules() if _foreign_hooks(part, library)), None)
+    changing = next((n for n, part in named_modules(hooked).items() if _foreign_hooks(part, library)), None)
     if changing is not None:
         raise TypeError(
             f"model is a {name} with a hook at {changing!r}, which may change what it computes; "
             f"{through_cache}. Or call model.reset_hooks(including_permanent=True)"
         )
-    parts = tuple(map(id, original.modules()))
+    parts = tuple(map(id, modules_of(original)))
     cached = _PLAIN.get(hooked)
     if cached is None or cached[0] != parts:
         cached = _PLAIN[hooked] = (parts, _restored(original, library, {}))

@@ -400,7 +400,7 @@ def _columns(alignment: Alignment) -> dict[str, Any]:
     """Return the `Columns` of js/src/views/compare/twoTexts/texts.ts."""
     count = range(len(alignment))
     return {
-        "places": [
+        "elements": [
             [*(column.first[:1] or (-1,)), *(column.second[:1] or (-1,))] for column in alignment.columns
         ],
         "labels": [[alignment.label(number, side) for number in count] for side in (0, 1)],

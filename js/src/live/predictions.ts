@@ -10,7 +10,7 @@ import { Unreadable } from "./reader.ts";
 /** How the outcomes of a model become a prediction; written by attnwidgets/views/page/live/packing.py. */
 export interface PackedPredicts {
   /** "class", "next token", "mask", "classes" (one for every token), the title of numbers, or "": nothing. */
-  what: string;
+  kind: string;
   /** Whether logits are numbers without probabilities. */
   numbers: boolean;
   /** Whether several classes may be true at once. */
@@ -33,8 +33,8 @@ export interface Predicts extends PackedPredicts {
 const MOST = 100;
 
 /** The rows of logits that a header or a preview needs. */
-export const rowsOf = ({ what }: PackedPredicts): Outputs["logits"] =>
-  ["mask", "classes"].includes(what) ? "all" : "last";
+export const rowsOf = ({ kind }: PackedPredicts): Outputs["logits"] =>
+  ["mask", "classes"].includes(kind) ? "all" : "last";
 
 /** The logits of a row; of the last row if it is negative. */
 function rowAt({ logits }: Pass, count: number, row: number): Float32Array {
@@ -44,18 +44,18 @@ function rowAt({ logits }: Pass, count: number, row: number): Float32Array {
 
 /** The title of the prediction, and its row of the logits; null if the model predicts nothing. */
 export function predicted(
-  { what, outcomes, mask }: Predicts,
+  { kind, outcomes, mask }: Predicts,
   pass: Pass,
 ): { title: string; row: number; logits: Float32Array } | null {
-  if (!what || what === "classes") return null;
-  if (what !== "mask") return { title: what, row: -1, logits: rowAt(pass, outcomes, -1) };
+  if (!kind || kind === "classes") return null;
+  if (kind !== "mask") return { title: kind, row: -1, logits: rowAt(pass, outcomes, -1) };
   const row = pass.tokens.indexOf(mask?.[0] ?? -1);
   return row < 0 ? null : { title: `${mask?.[1]} at ${row}`, row, logits: rowAt(pass, outcomes, row) };
 }
 
 /** The most probable class of every token; empty for a model that has none. */
-export function classes({ what, outcomes, label }: Predicts, pass: Pass): string[] {
-  if (what !== "classes") return [];
+export function classes({ kind, outcomes, label }: Predicts, pass: Pass): string[] {
+  if (kind !== "classes") return [];
   return pass.tokens.map((_, token) => label(largest(rowAt(pass, outcomes, token), 1)[0] as number));
 }
 
@@ -113,16 +113,16 @@ export interface Outcomes {
 /** The outcomes at a position; null: those of the prediction. */
 export function outcomesAt(predicts: Predicts, pass: Pass, position: number | null): Outcomes {
   const prediction = predicted(predicts, pass);
-  if (position === null || predicts.what === "class") {
+  if (position === null || predicts.kind === "class") {
     if (!prediction || predicts.numbers) throw new Unreadable("the model predicts neither tokens nor classes here");
     return { ...prediction, actual: null };
   }
   const { tokens } = pass;
-  if (predicts.what !== "next token" || position < 1 || position > tokens.length)
+  if (predicts.kind !== "next token" || position < 1 || position > tokens.length)
     throw new Unreadable("the model predicts no token there");
   const logits = rowAt(pass, predicts.outcomes, position - 1);
   const id = tokens[position];
-  if (id === undefined) return { title: predicts.what, logits, actual: null };
+  if (id === undefined) return { title: predicts.kind, logits, actual: null };
   const logit = logits[id] as number;
   const before = logits.filter((value) => value > logit).length;
   return { title: `token ${position}`, logits, actual: { id, label: predicts.label(id), logit, before } };
@@ -136,8 +136,8 @@ export function restOf(logits: Float32Array, left: readonly number[], temperatur
 }
 
 /** The surprisal of every token in bits; not a number for the first. */
-export function surprisals({ outcomes, what }: Predicts, pass: Pass): Float32Array {
-  if (what !== "next token") throw new Unreadable("the tokens of this text are not predicted one after the other");
+export function surprisals({ outcomes, kind }: Predicts, pass: Pass): Float32Array {
+  if (kind !== "next token") throw new Unreadable("the tokens of this text are not predicted one after the other");
   return Float32Array.from(pass.tokens, (id, position) => {
     if (position === 0) return Number.NaN;
     const logits = rowAt(pass, outcomes, position - 1);
@@ -164,7 +164,7 @@ export async function continued(
   { n, how, ...sampling }: Continued,
   onToken: (id: number) => boolean | Promise<boolean> = () => true,
 ): Promise<Continuation[]> {
-  if (predicts.what !== "next token") throw new Unreadable("this model does not generate text");
+  if (predicts.kind !== "next token") throw new Unreadable("this model does not generate text");
   if (how === "beam") throw new Unreadable("beam search is not in this file; it needs a running kernel");
   if (sampling.length > longest - ids.length)
     throw new Unreadable(`The model reads ${longest} tokens, and the text has ${ids.length}: shorten it.`);

@@ -187,7 +187,7 @@ export interface About {
 }
 
 function aboutOf({ packed: { name, parameters, predicts, files, rounding }, source }: Live): About {
-  const generates = predicts.what === "next token";
+  const generates = predicts.kind === "next token";
   const shared = { name, parameters, rounding, generates, state: source.state(), slow: source.slow() };
   return { ...shared, most: files ? 20 : 48, bytes: files?.bytes ?? null };
 }

@@ -24,7 +24,7 @@ from attnwidgets.explanations.mixing.value_zeroing import value_zeroing
 from attnwidgets.explanations.registry.registry import methods
 from attnwidgets.tracing.algebra.block_runs import block_of
 from attnwidgets.tracing.block_replay import capture
-from attnwidgets.tracing.recording import recorder
+from attnwidgets.tracing.recording import recorded_pass
 from attnwidgets.tracing.recording.borrow import origin
 from attnwidgets.tracing.recording.run import trace
 from attnwidgets.tracing.text.units import Unit
@@ -294,7 +294,7 @@ LATE = {
 def test_the_model_comes_back_as_it_was_also_after_an_interrupt(
     family: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recorder, "ROOM", 0)  # as for a long text, which runs again
+    monkeypatch.setattr(recorded_pass, "ROOM", 0)  # as for a long text, which runs again
     model, stop = FAMILIES[family].model().train(), _Stop()
     model.get_submodule(LATE[family]).register_forward_hook(stop)
     before = _state(model)

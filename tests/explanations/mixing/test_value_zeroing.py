@@ -13,7 +13,7 @@ from attnwidgets.explanations.mixing.rollout import rollout
 from attnwidgets.explanations.mixing.value_zeroing import value_zeroing
 from attnwidgets.tracing.block_replay import capture
 from attnwidgets.tracing.from_attentions import from_attentions
-from attnwidgets.tracing.recording import recorder
+from attnwidgets.tracing.recording import recorded_pass
 from attnwidgets.tracing.recording.run import trace
 from attnwidgets.tracing.text.units import Unit
 from attnwidgets.tracing.unsupported import UnsupportedModelError
@@ -239,7 +239,7 @@ def test_a_prefix_of_keys_without_tokens_is_zeroed_like_any_other():
 
 
 def test_opening_a_layer_computes_that_layer_only(monkeypatch):
-    monkeypatch.setattr(recorder, "ROOM", 0)  # as for a long text, which runs again
+    monkeypatch.setattr(recorded_pass, "ROOM", 0)  # as for a long text, which runs again
     model = tiny.build(tiny.TEXT["Llama"])
     calls = []
     for layer, block in enumerate(model.model.layers):
@@ -257,7 +257,7 @@ def test_opening_a_layer_computes_that_layer_only(monkeypatch):
 
 
 def test_stacks_share_the_pass_that_records_their_blocks(monkeypatch):
-    monkeypatch.setattr(recorder, "ROOM", 0)
+    monkeypatch.setattr(recorded_pass, "ROOM", 0)
     model = tiny.build(tiny.SEQ2SEQ["T5"])
     passes = []
     model.register_forward_hook(lambda *_: passes.append(model))

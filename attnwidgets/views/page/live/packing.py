@@ -201,7 +201,7 @@ def described(traces: Sequence[Any], layout: Layout) -> dict[str, Any]:
             "text": given_text(first),
             "ids": read_ids(first),
             "logits": [float(f"{value:.{_DIGITS}g}") for value in logits[-_CHECKED:]],
-            "relevance": _relevance(computed[0], predicts["what"]),
+            "relevance": _relevance(computed[0], predicts["kind"]),
         },
     }
 
@@ -256,9 +256,9 @@ def _require_plain(trace: Any) -> None:
 
 def _predicts(trace: Any, reads: str, reader: Mapping[str, Any]) -> dict[str, Any]:
     """Return the `Predicts` of js/src/live/predictions.ts."""
+    from attnwidgets.tracing.anatomy.forward import can_generate
     from attnwidgets.tracing.predictions import label_of
     from attnwidgets.tracing.recording.borrow import unwrap
-    from attnwidgets.tracing.recording.recorder import can_generate
 
     model, tokenizer = unwrap(trace.model), trace.tokenizer
     mask = getattr(tokenizer, "mask_token_id", None)
@@ -280,7 +280,7 @@ def _predicts(trace: Any, reads: str, reader: Mapping[str, Any]) -> dict[str, An
     in_reader = kind in {"next token", "mask"} and reader["kind"] != "characters"
     ends = getattr(getattr(model, "generation_config", None), "eos_token_id", None)
     return {
-        "what": kind,
+        "kind": kind,
         "numbers": trace.answer.is_numbers,
         "several": kind == "class" and trace.answer.several,
         "outcomes": count,

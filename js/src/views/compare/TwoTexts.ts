@@ -315,7 +315,7 @@ function drawLines(state: TwoTextsState, now: Texts): void {
   if (!state.isOtherTexts(now, from)) return;
   state.tokens = [];
   state.sides.forEach(({ line, name }, side) => {
-    const columns = keys.places.flatMap((pair, i) => ((pair[side] ?? -1) >= 0 && i >= from && i < to ? [i] : []));
+    const columns = keys.elements.flatMap((pair, i) => ((pair[side] ?? -1) >= 0 && i >= from && i < to ? [i] : []));
     const axis: Axis = {
       unit: state.ctx.source().unit,
       labels: columns.map((column) => keys.labels[side as 0 | 1][column] ?? ""),

@@ -186,7 +186,7 @@ function layout(state: RowsState, now: Shown): void {
 }
 
 function label(now: Shown, side: 0 | 1, column: number): HTMLElement {
-  const has = (now.columns.places[column]?.[side] ?? -1) >= 0;
+  const has = (now.columns.elements[column]?.[side] ?? -1) >= 0;
   const text = now.columns.labels[side][column] ?? "";
   const el = h("span.two-label.clip.fine", has ? h("bdi", shortLabel(text.replace(/^[␣▁]/, "") || text, 24)) : "–");
   if (has) el.title = shortLabel(text, 200);
@@ -195,7 +195,7 @@ function label(now: Shown, side: 0 | 1, column: number): HTMLElement {
 }
 
 function cell(now: Shown, side: 0 | 1, column: number): HTMLElement {
-  const has = (now.columns.places[column]?.[side] ?? -1) >= 0;
+  const has = (now.columns.elements[column]?.[side] ?? -1) >= 0;
   const value = now.filtered[side][column] ?? Number.NaN;
   const el = h("span.two-cell", has ? cellText(value, now.top) : "");
   setFlag(el, "data-none", !has);

@@ -100,7 +100,7 @@ export function chosen(state: TwoTextsState): Chosen {
 
 /** A column as an element of the first text; -1: it has none in this column. */
 function elementOf(columns: Columns | undefined, column: number): number {
-  return columns?.places[column]?.[0] ?? -1;
+  return columns?.elements[column]?.[0] ?? -1;
 }
 
 export function cellOf(state: TwoTextsState, { query, key }: Spot): Cell | null {

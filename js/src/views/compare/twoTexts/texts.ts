@@ -13,7 +13,7 @@ import type { HeadKey } from "../../../wire/wire.ts";
  * column.
  */
 export interface Columns {
-  places: (readonly [number, number])[];
+  elements: (readonly [number, number])[];
   labels: readonly [string[], string[]];
   same: number[];
   special: number[];
@@ -71,12 +71,12 @@ export function addressOf(ctx: ViewContext): { address: MapAddress; isMap: boole
 export const queriesOf = ({ keys, queries }: Texts): Columns => queries ?? keys;
 
 /** The column that contains an element of the first text; -1: none. */
-export function columnOf({ places }: Columns, element: number): number {
+export function columnOf({ elements }: Columns, element: number): number {
   if (element < 0) return -1;
   let [low, column] = [0, -1];
   // Elements are in order: the last column that begins at or before the element.
-  for (; low < places.length; low += 1) {
-    const first = places[low]?.[0] ?? -1;
+  for (; low < elements.length; low += 1) {
+    const first = elements[low]?.[0] ?? -1;
     if (first > element) break;
     if (first >= 0) column = low;
   }
@@ -84,7 +84,7 @@ export function columnOf({ places }: Columns, element: number): number {
 }
 
 /** Whether both texts have elements in a column. */
-export const hasBoth = ({ places }: Columns, column: number): boolean => !places[column]?.includes(-1);
+export const hasBoth = ({ elements }: Columns, column: number): boolean => !elements[column]?.includes(-1);
 
 const READ = new WeakMap<Answer<unknown>, Float32Array>();
 

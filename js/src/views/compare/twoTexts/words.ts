@@ -36,12 +36,12 @@ const bare = (label: string): string => `\u2068“${shortLabel(label.replace(/^[
 
 /** “keys” for “key”; a column of a single text names only its element. */
 export function columnWords(
-  { labels, same, places }: Columns,
+  { labels, same, elements }: Columns,
   column: number,
   names: readonly [string, string],
 ): string {
   const [first, second] = labels.map((side) => bare(side[column] ?? ""));
-  const [has, hasOther] = places[column] ?? [-1, -1];
+  const [has, hasOther] = elements[column] ?? [-1, -1];
   if (has < 0) return `${second} (only in ${names[1]})`;
   if (hasOther < 0) return `${first} (only in ${names[0]})`;
   return same[column] ? (first as string) : `${first} − ${second}`;
@@ -53,7 +53,7 @@ function changeWords(columns: Columns, names: readonly [string, string]): string
   const [only] = differing;
   if (only === undefined) return "What differs outside the text";
   if (differing.length !== 1) return `What differs in ${differing.length} places`;
-  const [has, hasOther] = columns.places[only] ?? [-1, -1];
+  const [has, hasOther] = columns.elements[only] ?? [-1, -1];
   if (has < 0) return `${bare(columns.labels[1][only] ?? "")}, only in ${names[1]},`;
   if (hasOther < 0) return `${bare(columns.labels[0][only] ?? "")}, only in ${names[0]},`;
   return `${bare(columns.labels[0][only] ?? "")} for ${bare(columns.labels[1][only] ?? "")}`;
@@ -122,7 +122,7 @@ export function rowSentence(
   const size = (keep: (i: number) => boolean): number =>
     rows[2].reduce((total, value, i) => total + (keep(i) ? Math.abs(value) / 2 : 0), 0);
   const moved = size(() => true);
-  const alone = size((i) => Boolean(columns.places[i]?.includes(-1)));
+  const alone = size((i) => Boolean(columns.elements[i]?.includes(-1)));
   const share = (value: number): string => `${(100 * value).toFixed(1)} %`;
   const pieces: Piece[] = [strong(share(moved)), ` of what ${query} reads moves, most at `, ...most];
   if (alone > 0) pieces.push(`; ${share(alone)} is on what only one text has`);
@@ -132,7 +132,7 @@ export function rowSentence(
 /** The pinned or hovered column: its difference, and both values. */
 export function readout(columns: Columns, rows: Rows, column: number, names: readonly [string, string]): string {
   const [first, second, difference] = rows.map((row) => row[column] ?? Number.NaN) as [number, number, number];
-  const [has, hasOther] = columns.places[column] ?? [-1, -1];
+  const [has, hasOther] = columns.elements[column] ?? [-1, -1];
   const value = (side: number, number: number): string =>
     `${names[side as 0 | 1]} ${side ? (hasOther < 0 ? "has none" : printed(number, true)) : has < 0 ? "has none" : printed(number, true)}`;
   const sign = difference > 0 ? "+" : "";
