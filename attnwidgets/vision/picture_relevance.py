@@ -1,0 +1,130 @@
+"""Relevance, gradients and attention of the words of an answer, by the parts of a picture."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from attnwidgets._progress import progress
+from attnwidgets.circuits.sentences.part_scores import summed_logits
+from attnwidgets.explanations.attribution.chefer import chefer
+from attnwidgets.explanations.attribution.embedding_gradients import embedding_gradients
+from attnwidgets.explanations.attribution.gradients import input_x_gradient, integrated_gradients
+from attnwidgets.explanations.attribution.input_planes import input_plane
+from attnwidgets.explanations.attribution.lrp import lrp
+from attnwidgets.explanations.mixing.rollout import rollout
+from attnwidgets.explanations.targets.named import token
+from attnwidgets.explanations.targets.target_set import resolve_target_set
+from attnwidgets.tracing.unsupported import UnsupportedModelError
+from attnwidgets.vision.picture_answer import PartValues
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from attnwidgets.explanations.explanation import Explanation
+    from attnwidgets.explanations.targets.named import NamedTarget
+    from attnwidgets.vision.picture_answer import PictureAnswer
+
+    Float = NDArray[np.float64]
+
+STEPS = 20
+"""Points of integrated gradients on the line."""
+
+
+def relevance_of_tokens(answer: PictureAnswer) -> PartValues:
+    """Return LRP's relevance of the picture's tokens, where the language model reads them."""
+    result = lrp(answer.trace, target=_targets(answer), stack=answer.stack)
+    return _of_tokens(answer, result.values, result, _row(result.residual))
+
+
+def relevance_of_pixels(answer: PictureAnswer) -> PartValues:
+    """Return LRP's relevance of the pixels, summed over the box of each token; of the text by its tokens."""
+    trace, unit = answer.trace, answer.picture_unit()
+    plane = input_plane(trace)
+    if plane is None or unit.grid is None:
+        shapes = [tuple(x.shape) for name, x in trace.inputs.items() if name.startswith("pixel_values")]
+        raise UnsupportedModelError(
+            f'vision.sources: by="lrp_pixels" needs a model that reads the whole picture as one plane, and '
+            f"{type(trace.model).__name__} reads {', '.join(map(str, shapes))}: several views of it, or "
+            'patches in a row. by="lrp" gives the relevance of its tokens.'
+        )
+    pixels = lrp(trace, target=_targets(answer), at="input", unit=plane.unit)
+    high, wide = plane.shape
+    planes = np.asarray(pixels.values, dtype=np.float64).reshape(-1, high, wide)
+    rows, columns = unit.grid
+    cell = (np.arange(high) * rows // high)[:, None] * columns + np.arange(wide) * columns // wide
+    by_cell = np.stack([np.bincount(cell.ravel(), plane.ravel(), rows * columns) for plane in planes])
+    text = relevance_of_tokens(answer).text
+    whole = planes.sum((1, 2))
+    cells = [at if at is not None else 0 for at in unit.cells or ()]
+    return PartValues(
+        by_cell[:, cells], whole, text, unit, residual=_row(pixels.residual) - text, notes=answer.notes(pixels)
+    )
+
+
+def gradient_of_tokens(answer: PictureAnswer) -> PartValues:
+    """Return input x gradient of the picture's tokens, where the language model reads them."""
+    result = input_x_gradient(answer.trace, target=_targets(answer), stack=answer.stack)
+    return _of_tokens(answer, result.values, result)
+
+
+def integrated_gradients_of_tokens(answer: PictureAnswer) -> PartValues:
+    """Return integrated gradients of the picture's tokens, from the mean of them; words stay.
+
+    The text's number is the logit at that baseline.
+    """
+    targets, stack, inside = _targets(answer), answer.stack, answer.inside
+    resolved = resolve_target_set(answer.trace, targets, None, "integrated_gradients")
+    with embedding_gradients(answer.trace, resolved, "integrated_gradients", stack) as model:
+        baseline = model.embeddings.clone()
+    baseline[inside] = baseline[inside].mean(0)
+    result = integrated_gradients(answer.trace, target=targets, baseline=baseline, steps=STEPS, stack=stack)
+    parts = _of_tokens(answer, result.values, result, _row(result.residual))
+    return replace(parts, text=answer.word_logits() - _row(result.provenance["change"]))
+
+
+def shares_by_chefer(answer: PictureAnswer) -> PartValues:
+    """Return the shares of the picture's tokens in Chefer's relevance; the mean over a word's tokens."""
+    rows = []
+    for at in progress([at for span in answer.spans for at in span], "chefer"):
+        target = token(answer.ids[at], position=at - 1)
+        result = chefer(answer.trace, target=target, stack=answer.stack)
+        values = np.asarray(result.values, dtype=np.float64)
+        rows.append(values / values.sum())
+    return _of_tokens(answer, _mean_by_word(answer, rows), result)
+
+
+def shares_by_rollout(answer: PictureAnswer) -> PartValues:
+    """Return the shares of the picture's tokens in attention rollout; the mean over a word's tokens."""
+    result = rollout(answer.trace, stack=answer.stack)
+    last = np.asarray(result.layer(-1), dtype=np.float64)
+    rows = [last[at - 1] for span in answer.spans for at in span]
+    return _of_tokens(answer, _mean_by_word(answer, rows), result)
+
+
+def _of_tokens(
+    answer: PictureAnswer, values: Any, result: Explanation, residual: Float | None = None
+) -> PartValues:
+    """Return values of all tokens [word, token] of a method's result, by the picture's tokens."""
+    rows = np.asarray(values, dtype=np.float64)
+    whole = rows[:, answer.inside].sum(1)
+    parts = answer.picture_unit()
+    return PartValues(
+        rows[:, answer.shown], whole, rows.sum(1) - whole, parts, residual, answer.notes(result)
+    )
+
+
+def _targets(answer: PictureAnswer) -> list[NamedTarget]:
+    return [summed_logits(span, answer.ids) for span in answer.spans]
+
+
+def _mean_by_word(answer: PictureAnswer, rows: Any) -> Float:
+    sizes = np.array([len(span) for span in answer.spans])
+    result: Float = answer.by_word(rows) / sizes[:, None]
+    return result
+
+
+def _row(numbers: Any) -> Float:
+    return np.atleast_1d(np.asarray(numbers, dtype=np.float64))
