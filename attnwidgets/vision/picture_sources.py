@@ -23,6 +23,7 @@ from attnwidgets.explanations.viewable import Viewable, bundle_of
 from attnwidgets.tracing.text.axes import media_axis
 from attnwidgets.vision.picture_answer import picture_answer
 from attnwidgets.vision.picture_relevance import (
+    STEPS,
     gradient_of_tokens,
     integrated_gradients_of_tokens,
     relevance_of_pixels,
@@ -67,6 +68,7 @@ class PartMethod:
         about: How they come about, and the trap.
         paper: The method's paper.
         of_pixels: Whether the parts are of the given picture; else they are tokens of the language model.
+        kept_by: What has the `residual`.
     """
 
     measure: Callable[[PictureAnswer], PartValues]
@@ -75,6 +77,7 @@ class PartMethod:
     about: str
     paper: str
     of_pixels: bool = False
+    kept_by: str = ""
 
 
 METHODS: dict[By, PartMethod] = {
@@ -99,6 +102,7 @@ METHODS: dict[By, PartMethod] = {
         "relevance of the picture's tokens, in logits",
         "relevance of what the language model reads at each token: the tower may have copied it from others",
         LRP_PAPERS["attnlrp"],
+        kept_by="biases and the softmax keep",
     ),
     "lrp_pixels": PartMethod(
         relevance_of_pixels,
@@ -107,6 +111,7 @@ METHODS: dict[By, PartMethod] = {
         "relevance of pixels, through the tower, summed over the box of each token",
         LRP_PAPERS["attnlrp"],
         of_pixels=True,
+        kept_by="biases, positions and the softmax keep",
     ),
     "integrated_gradients": PartMethod(
         integrated_gradients_of_tokens,
@@ -114,6 +119,7 @@ METHODS: dict[By, PartMethod] = {
         "integrated gradients of the picture's tokens, in logits",
         "from a picture whose tokens are all their mean, along a straight line; words stay as they are",
         INTEGRATED_GRADIENTS_PAPER,
+        kept_by=f"{STEPS} steps miss",
     ),
     "input_x_gradient": PartMethod(
         gradient_of_tokens,
