@@ -60,7 +60,12 @@ def relevance_of_pixels(answer: PictureAnswer) -> PartValues:
     whole = planes.sum((1, 2))
     cells = [at if at is not None else 0 for at in unit.cells or ()]
     return PartValues(
-        by_cell[:, cells], whole, text, unit, residual=_row(pixels.residual) - text, notes=answer.notes(pixels)
+        by_cell[:, cells],
+        whole,
+        text,
+        unit,
+        residual=_row(pixels.residual) - text,
+        notes=answer.notes(pixels),
     )
 
 

@@ -60,7 +60,8 @@ class ShownPicture(ShownSources):
         self.size: tuple[int, ...] = self.pixels.shape[:2]
         # What is below the limit stays pale, also where nothing is above it.
         self.top, self.top_of_answer = (
-            max(self.least, float(np.abs(values).max(initial=0))) or 1.0 for values in (self.rows, self.values)
+            max(self.least, float(np.abs(values).max(initial=0))) or 1.0
+            for values in (self.rows, self.values)
         )
 
     @property
@@ -125,10 +126,13 @@ class ShownPicture(ShownSources):
             if (shared > _OVERLAP * np.minimum(areas[last], areas[at])).any():
                 views.append([])
             views[-1].append(at)
-        largest = max(range(len(views)), key=lambda number: areas[views[number]].mean())
+        # Labels begin with the number of a tile, or of the whole, which is first where tiles are a mosaic.
+        labels = self.result.scores.labels
+        counts = [len({labels[part].partition(":")[0] for part in parts}) for parts in views]
+        whole = counts.index(1) if 1 in counts else 0
         tiles = "tiles" if len(views) == 2 else "tiles {}"  # noqa: PLR2004 - the whole, and the others
         return [
-            ("whole picture" if number == largest else tiles.format(number), parts)
+            ("whole picture" if number == whole else tiles.format(number), parts)
             for number, parts in enumerate(views)
         ]
 
@@ -189,7 +193,9 @@ class ShownPicture(ShownSources):
 
         picture, text = of(result.picture), of(result.text)
         if self.measure == "nats":
-            line = f"The whole picture gives {picture}; the text alone {text}, counted from a token at random."
+            line = (
+                f"The whole picture gives {picture}; the text alone {text}, counted from a token at random."
+            )
         elif result.residual is not None:
             line = f"The picture has {picture}, the text {text}; {self.method.kept_by} {of(result.residual)}."
         else:

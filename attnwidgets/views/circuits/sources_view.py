@@ -97,9 +97,9 @@ class SourcesView(StandaloneView):
         return words | start | self.shown.opening() | {"writes": writes, "written": []}
 
     def score(self, sentence: int, part: int, *, word: int | None = None) -> float:
-        """Return the number of a part for a sentence of the answer, or one of its words: nats lost without it.
+        """Return the nats that a sentence of the answer, or one of its words, loses without a part.
 
-        Of a picture, it is in the result's `unit`.
+        Of a picture, the number is in the result's `unit`.
 
         Args:
             sentence: Number of the sentence; of a picture's answer 0, which is all of it.
