@@ -78,6 +78,12 @@ class PictureAnswer:
         """The tokens of the text, with the boxes of the picture's."""
         return self.trace.axes(self.stack)[0].units["token"]
 
+    @property
+    def writes_deeper(self) -> bool:
+        """Whether the tower also adds to the states of later layers of the language model (Qwen3-VL)."""
+        config = getattr(self.trace.model.config, "vision_config", None)
+        return bool(getattr(config, "deepstack_visual_indexes", None))
+
     def log_p(self, logits: Tensor) -> Float:
         """Return log p of every word from logits [token, vocabulary]: [word]."""
         tokens = [token for span in self.spans for token in span]

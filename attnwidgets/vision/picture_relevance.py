@@ -24,11 +24,13 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from attnwidgets.explanations.explanation import Explanation
+    from attnwidgets.explanations.results.attributions import Attributions
     from attnwidgets.explanations.targets.named import NamedTarget
     from attnwidgets.vision.picture_answer import PictureAnswer
 
     Float = NDArray[np.float64]
 
+_DEEPER = "the tower also writes into later layers of the language model: no token's number has that"
 STEPS = 20
 """Points of integrated gradients on the line."""
 
@@ -36,7 +38,7 @@ STEPS = 20
 def relevance_of_tokens(answer: PictureAnswer) -> PartValues:
     """Return LRP's relevance of the picture's tokens, where the language model reads them."""
     result = lrp(answer.trace, target=_targets(answer), stack=answer.stack)
-    return _of_tokens(answer, result.values, result, _row(result.residual))
+    return _at_entry(answer, result, _row(result.residual))
 
 
 def relevance_of_pixels(answer: PictureAnswer) -> PartValues:
@@ -72,7 +74,7 @@ def relevance_of_pixels(answer: PictureAnswer) -> PartValues:
 def gradient_of_tokens(answer: PictureAnswer) -> PartValues:
     """Return input x gradient of the picture's tokens, where the language model reads them."""
     result = input_x_gradient(answer.trace, target=_targets(answer), stack=answer.stack)
-    return _of_tokens(answer, result.values, result)
+    return _at_entry(answer, result)
 
 
 def integrated_gradients_of_tokens(answer: PictureAnswer) -> PartValues:
@@ -86,7 +88,7 @@ def integrated_gradients_of_tokens(answer: PictureAnswer) -> PartValues:
         baseline = model.embeddings.clone()
     baseline[inside] = baseline[inside].mean(0)
     result = integrated_gradients(answer.trace, target=targets, baseline=baseline, steps=STEPS, stack=stack)
-    parts = _of_tokens(answer, result.values, result, _row(result.residual))
+    parts = _at_entry(answer, result, _row(result.residual))
     return replace(parts, text=answer.word_logits() - _row(result.provenance["change"]))
 
 
@@ -107,6 +109,12 @@ def shares_by_rollout(answer: PictureAnswer) -> PartValues:
     last = np.asarray(result.layer(-1), dtype=np.float64)
     rows = [last[at - 1] for span in answer.spans for at in span]
     return _of_tokens(answer, _mean_by_word(answer, rows), result)
+
+
+def _at_entry(answer: PictureAnswer, result: Attributions, residual: Float | None = None) -> PartValues:
+    """Return attributions of what the language model reads first, by the picture's tokens."""
+    parts = _of_tokens(answer, result.values, result, residual)
+    return replace(parts, notes=(*parts.notes, _DEEPER)) if answer.writes_deeper else parts
 
 
 def _of_tokens(

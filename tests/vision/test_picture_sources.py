@@ -239,6 +239,16 @@ def test_new_lines_of_several_views_count_as_the_picture_and_pixels_are_refused(
     assert all(name in view.shown.balance(0) for name in [*names, "new lines and class tokens"])
 
 
+def test_what_the_tower_writes_into_later_layers_is_said_to_be_missing() -> None:
+    family = FAMILIES["Qwen3-VL"]
+    picture = np.random.default_rng(0).integers(0, 255, (48, 80, 3)).astype(np.uint8)
+    trace = traced(family.model(), family.processor(), picture)
+    answer = (len(trace.tokens) - 1, len(trace.tokens))
+    for by, is_missing in (("lrp", True), ("input_x_gradient", True), ("rollout", False)):
+        warning = aw.vision.sources(trace, answer, by=by).scores.warning
+        assert ("later layers" in warning) == is_missing
+
+
 def test_what_cannot_be_answered_is_refused(scenes: Any) -> None:
     _, trace = trace_of(scenes, 7)
     with pytest.raises(ValueError, match=r"is not one of .paint., .hide."):

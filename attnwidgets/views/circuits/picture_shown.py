@@ -208,6 +208,11 @@ class ShownPicture(ShownSources):
             line += f" Of the picture: {', '.join(f'{name} {of(values)}' for name, values in views.items())}."
         return line.replace("-", "−")
 
+    def _notes(self) -> list[str]:
+        """Return the remarks of the method, besides those of the trace; losses have none but `cover`."""
+        notes = self.result.scores.warning.split("; ") if self.measure != "nats" else []
+        return [note for note in notes if note and note not in self.trace.warning]
+
     @property
     def cover(self) -> str:
         """That losses are small where several parts show the same; "" of methods that take nothing away."""
@@ -227,6 +232,6 @@ class ShownPicture(ShownSources):
             "balance": [self.balance(at) for at in range(len(self.rows))],
             "balanceOfAll": self.balance(None),
             "top": self.top_of_answer,
-            "how": self.method.about,
+            "how": "; ".join([self.method.about, *self._notes()]),
         }
         return super().described() | {"top": self.top, "picture": picture}
