@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from attnwidgets.circuits.sentences.answer_parts import answer_tokens
 from attnwidgets.circuits.sentences.part_passes import log_p_of
+from attnwidgets.circuits.sentences.sentence_attribution import LONG_WORK
 from attnwidgets.explanations.targets.resolve import TOKENS
 from attnwidgets.tracing.rerun_trace import require_same_model
 from attnwidgets.tracing.text.units import Unit
@@ -115,6 +117,18 @@ class PictureAnswer:
             cells=None if tokens.cells is None else tuple(tokens.cells[at] for at in shown),
             boxes=tuple((tokens.boxes or ())[at] for at in shown),
         )
+
+    def say_if_long(self, passes: int) -> None:
+        """Report the cost of a method, where its passes take long; called by the method's function."""
+        n = len(self.ids)
+        weights = sum(parameter.numel() for parameter in self.trace.model.parameters())
+        if passes * n * weights >= LONG_WORK:
+            warnings.warn(
+                f'vision.sources takes {passes:,} passes of {n:,} tokens; by="lrp" takes one, and one back for '
+                "every word.",
+                UserWarning,
+                stacklevel=4,
+            )
 
 
 def picture_answer(trace: Trace, answer: Any) -> PictureAnswer:

@@ -83,6 +83,7 @@ def integrated_gradients_of_tokens(answer: PictureAnswer) -> PartValues:
     The text's number is the logit at that baseline.
     """
     targets, stack, inside = _targets(answer), answer.stack, answer.inside
+    answer.say_if_long(STEPS * (1 + len(targets)))
     resolved = resolve_target_set(answer.trace, targets, None, "integrated_gradients")
     with embedding_gradients(answer.trace, resolved, "integrated_gradients", stack) as model:
         baseline = model.embeddings.clone()
@@ -95,7 +96,9 @@ def integrated_gradients_of_tokens(answer: PictureAnswer) -> PartValues:
 def shares_by_chefer(answer: PictureAnswer) -> PartValues:
     """Return the shares of the picture's tokens in Chefer's relevance; the mean over a word's tokens."""
     rows = []
-    for at in progress([at for span in answer.spans for at in span], "chefer"):
+    tokens = [at for span in answer.spans for at in span]
+    answer.say_if_long(2 * len(tokens))
+    for at in progress(tokens, "chefer"):
         target = token(answer.ids[at], position=at - 1)
         result = chefer(answer.trace, target=target, stack=answer.stack)
         values = np.asarray(result.values, dtype=np.float64)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +9,6 @@ import numpy as np
 
 from attnwidgets._gradients import no_grad
 from attnwidgets._progress import progress
-from attnwidgets.circuits.sentences.sentence_attribution import LONG_WORK
 from attnwidgets.intervene.edit_attention import suppress
 from attnwidgets.intervene.preview import preview
 from attnwidgets.tracing.predictions import logits_in
@@ -40,7 +38,7 @@ def painted_over(answer: PictureAnswer) -> PartValues:
     side = min(size) / _BLOCKS
     counts = [max(1, round(length / max(side, cell))) for length, cell in zip(size, least, strict=True)]
     boxes = _divided((0.0, 0.0, float(size[0]), float(size[1])), counts[0], counts[1])
-    _say_if_long(answer.trace, len(boxes) + 4 * _REFINED + 1)
+    answer.say_if_long(len(boxes) + 4 * _REFINED + 1)
     before = answer.log_p(answer.logits)
     with _runs(answer) as painted:
         whole = painted((0.0, 0.0, float(size[0]), float(size[1])))
@@ -73,7 +71,7 @@ def painted_over(answer: PictureAnswer) -> PartValues:
 def tokens_hidden(answer: PictureAnswer) -> PartValues:
     """Return the nats that words lose with tokens of the picture hidden."""
     trace, stack = answer.trace, answer.stack
-    _say_if_long(trace, len(answer.shown) + 1)
+    answer.say_if_long(len(answer.shown) + 1)
     causal = trace.is_causal(stack)
 
     def without(span: list[int]) -> NDArray[np.float64]:
@@ -157,16 +155,3 @@ def _runs(answer: PictureAnswer) -> Iterator[Callable[[Box], NDArray[np.float64]
             return answer.log_p(logits[0])
 
         yield painted
-
-
-def _say_if_long(trace: Trace, passes: int) -> None:
-    """Report the cost, where it takes long."""
-    n = len(trace.tokens)
-    weights = sum(parameter.numel() for parameter in trace.model.parameters())
-    if passes * n * weights >= LONG_WORK:
-        warnings.warn(
-            f"vision.sources takes {passes:,} passes of {n:,} tokens; aw.lrp(trace, target=..., at='input') "
-            "takes one backward pass.",
-            UserWarning,
-            stacklevel=4,
-        )

@@ -11,6 +11,7 @@ from PIL import Image
 
 import attnwidgets as aw
 from attnwidgets.tracing.unsupported import UnsupportedModelError
+from attnwidgets.vision import picture_answer
 from attnwidgets.vision.picture_sources import METHODS
 from tests.tracing import picture_families
 from tests.tracing.picture_families import FAMILIES, entry_of, traced
@@ -247,6 +248,14 @@ def test_what_the_tower_writes_into_later_layers_is_said_to_be_missing() -> None
     for by, is_missing in (("lrp", True), ("input_x_gradient", True), ("rollout", False)):
         warning = aw.vision.sources(trace, answer, by=by).scores.warning
         assert ("later layers" in warning) == is_missing
+
+
+def test_long_work_is_announced_to_the_caller(scenes: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, trace = trace_of(scenes, 7)
+    monkeypatch.setattr(picture_answer, "LONG_WORK", 1)
+    with pytest.warns(UserWarning, match='10 passes of 24 tokens; by="lrp" takes one') as caught:
+        aw.vision.sources(trace, ANSWER, by="hide")
+    assert caught[0].filename == __file__
 
 
 def test_what_cannot_be_answered_is_refused(scenes: Any) -> None:
