@@ -124,8 +124,8 @@ class PictureAnswer:
         weights = sum(parameter.numel() for parameter in self.trace.model.parameters())
         if passes * n * weights >= LONG_WORK:
             warnings.warn(
-                f'vision.sources takes {passes:,} passes of {n:,} tokens; by="lrp" takes one, and one back for '
-                "every word.",
+                f'vision.sources takes {passes:,} passes of {n:,} tokens; by="lrp" takes one, and one back '
+                "for every word.",
                 UserWarning,
                 stacklevel=4,
             )
