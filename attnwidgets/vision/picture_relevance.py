@@ -57,7 +57,9 @@ def relevance_of_pixels(answer: PictureAnswer) -> PartValues:
     planes = np.asarray(pixels.values, dtype=np.float64).reshape(-1, high, wide)
     rows, columns = unit.grid
     cell = (np.arange(high) * rows // high)[:, None] * columns + np.arange(wide) * columns // wide
-    by_cell = np.stack([np.bincount(cell.ravel(), plane.ravel(), rows * columns) for plane in planes])
+    by_cell: Float = np.stack(
+        [np.bincount(cell.ravel(), plane.ravel(), rows * columns) for plane in planes]
+    ).astype(np.float64)
     text = relevance_of_tokens(answer).text
     whole = planes.sum((1, 2))
     cells = [at if at is not None else 0 for at in unit.cells or ()]

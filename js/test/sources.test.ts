@@ -38,9 +38,9 @@ test("words of a sentence with what is between them", () => {
 });
 
 test("a number is in nats or logits with its sign, and a share in percent", () => {
-  const of = (measure: ShownSources["measure"]) => ({ measure }) as ShownSources;
+  const of = (measure: ShownSources["measure"]) => ({ measure, places: 2 }) as ShownSources;
   assert.equal(amount(of("nats"), 1.234), "+1.23 nats");
-  assert.equal(amount(of("logits"), -1.234, 4), "−1.2340 logits");
+  assert.equal(amount(of("logits"), -1.234, 2), "−1.2340 logits");
   assert.equal(amount(of("share"), 0.1234), "12.3%");
 });
 

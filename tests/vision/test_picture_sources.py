@@ -228,6 +228,8 @@ def test_new_lines_of_several_views_count_as_the_picture_and_pixels_are_refused(
     with pytest.raises(UnsupportedModelError, match=refusal):
         aw.vision.sources(trace, answer, by="lrp_pixels")
     view = result.view()
+    number, unit = view.shown.amount(view.shown.top).split()  # small numbers have more decimal places
+    assert (float(number), unit) == (pytest.approx(view.shown.top, rel=0.05), "logits")
     boxes = np.array(view.shown.boxes)
     for _, parts in view.shown.views:  # each pixel is drawn by one token of a view, or none
         covered = np.zeros((400, 720), dtype=int)

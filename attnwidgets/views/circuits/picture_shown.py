@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -63,6 +64,8 @@ class ShownPicture(ShownSources):
             max(self.least, float(np.abs(values).max(initial=0))) or 1.0
             for values in (self.rows, self.values)
         )
+        # Two digits of the largest number, at least.
+        self.places = max(2, 1 - math.floor(math.log10(self.top)))
 
     @property
     def least(self) -> float:
@@ -72,8 +75,10 @@ class ShownPicture(ShownSources):
     @property
     def limit(self) -> str:
         """The same in words."""
-        number = self.amount(self.least, "{:.2g}")
-        return number if self.measure == "nats" else f"{number}, a quarter of the largest of all words"
+        if self.measure == "nats":
+            return super().limit
+        number = self.amount(self.least) if self.measure == "share" else f"{self.least:.2g} logits"
+        return f"{number}, a quarter of the largest of all words"
 
     def _together(self, rows: Any) -> Any:
         """Return numbers of words [word, ...] for the whole answer: their sum, of shares the mean."""

@@ -57,6 +57,7 @@ class ShownSources:
         removal: What happens to a part while the model writes the answer again.
         measure: The unit of the numbers: "nats", "logits" or "share".
         relation: The word between a number and its part: "without", or "from".
+        places: Decimal places of a number.
         pictured: The trace whose picture is shown; None: the parts are of a text.
     """
 
@@ -64,6 +65,7 @@ class ShownSources:
     removal = "hidden"
     measure = "nats"
     relation = "without"
+    places = 2
     pictured: Trace | None = None
 
     def __init__(self, result: Sources) -> None:
@@ -160,11 +162,13 @@ class ShownSources:
     @property
     def limit(self) -> str:
         """The same in words."""
-        return self.amount(self.least, "{:g}")
+        return f"{self.least:g} {self.measure}"
 
-    def amount(self, value: float, form: str = "{:+.2f}") -> str:
+    def amount(self, value: float) -> str:
         """Return a number with its unit."""
-        return f"{value:.1%}" if self.measure == "share" else f"{form.format(value)} {self.measure}"
+        if self.measure == "share":
+            return f"{value:.{self.places - 1}%}"
+        return f"{value:+.{self.places}f} {self.measure}"
 
     def strongest(self, sentence: int) -> int | None:
         """Return the part on which a sentence rests most; None where no part matters much."""
@@ -216,6 +220,7 @@ class ShownSources:
             "removal": self.removal,
             "measure": self.measure,
             "relation": self.relation,
+            "places": self.places,
             "parts": [part._asdict() for part in self.parts],
             "answer": answer,
             "top": top,

@@ -220,7 +220,7 @@ function say({ ctx, root, frame, picture, over }: SourcesState, aloud: boolean):
   const words =
     at === null
       ? `no ${shown.unit} reaches ${shown.limit} · ${of}`
-      : `${amount(shown, values[at], 4)} ${shown.relation} ${named(shown, at)} · ${of}`;
+      : `${amount(shown, values[at], 2)} ${shown.relation} ${named(shown, at)} · ${of}`;
   frame.readout.show(words, aloud && root.contains(root.ownerDocument.activeElement));
 }
 

@@ -58,6 +58,8 @@ export interface ShownSources {
   /** The unit of the numbers, and the word between a number and its part. */
   measure: "nats" | "logits" | "share";
   relation: "without" | "from";
+  /** Decimal places of a number. */
+  places: number;
   picture?: PictureParts;
   parts: Part[];
   answer: Sentence[];
@@ -116,8 +118,9 @@ export function named({ unit, parts }: ShownSources, part: number): string {
   return name ? `${unit} ${name}` : role;
 }
 
-/** A number with its unit; the twin of `amount` in sources_shown.py. */
-export function amount({ measure }: ShownSources, value = 0, digits = 2): string {
+/** A number with its unit, and `more` decimal places than usual; the twin of `amount` in sources_shown.py. */
+export function amount({ measure, places }: ShownSources, value = 0, more = 0): string {
+  const digits = places + more;
   return measure === "share" ? `${decimal(100 * value, digits - 1)}%` : `${decimal(value, digits, true)} ${measure}`;
 }
 
