@@ -240,16 +240,14 @@ class PictureSources(Table, Viewable):
 def sources(trace: Any, answer: Any = None, *, by: By = "paint") -> PictureSources:
     """Return on which part of a picture each word of an answer rests.
 
-    | `by` | a part's number for a word w | unit |
-    |---|---|---|
-    | "paint" | log p(w) - log p(w with the part painted over) | nats |
-    | "hide" | log p(w) - log p(w with the token hidden) | nats |
-    | "lrp" | relevance of the token (`aw.lrp`) | logits |
-    | "lrp_pixels" | relevance of its pixels (`aw.lrp(at="input")`), summed | logits |
-    | "integrated_gradients" | of the token, from the mean of the picture's tokens, 20 steps | logits |
-    | "input_x_gradient" | of the token | logits |
-    | "chefer" | share of the token in `aw.chefer` | share |
-    | "rollout" | share of the token in `aw.rollout`, whatever the word is | share |
+        "paint"                 log p(w) - log p(w with the part painted over)       nats
+        "hide"                  log p(w) - log p(w with the token hidden)            nats
+        "lrp"                   relevance of the token (aw.lrp)                      logits
+        "lrp_pixels"            relevance of its pixels, summed                      logits
+        "integrated_gradients"  from the mean of the picture's tokens, in 20 steps   logits
+        "input_x_gradient"      embedding times gradient of the token                logits
+        "chefer"                share of the token in Chefer's relevance             share
+        "rollout"               share of the token in attention rollout              share
 
     p and logits are summed over the tokens of w, each where it is predicted; shares are averaged over them.
 
@@ -264,7 +262,7 @@ def sources(trace: Any, answer: Any = None, *, by: By = "paint") -> PictureSourc
     Args:
         trace: Trace of a picture and a text that holds the answer, made with the model's processor.
         answer: The answer's tokens as a pair (start, end); by default what was generated.
-        by: Name of the method.
+        by: Name of the method, as above.
 
     Returns:
         PictureSources: `.scores` [word of the answer, part] in `.unit`, `.strongest()`, `.view()`;
