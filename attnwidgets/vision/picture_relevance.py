@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +13,7 @@ from attnwidgets.circuits.sentences.part_scores import summed_logits
 from attnwidgets.explanations.attribution.chefer import chefer
 from attnwidgets.explanations.attribution.embedding_gradients import embedding_gradients
 from attnwidgets.explanations.attribution.gradients import input_x_gradient, integrated_gradients
-from attnwidgets.explanations.attribution.input_planes import input_plane
-from attnwidgets.explanations.attribution.lrp import lrp
+from attnwidgets.explanations.attribution.lrp import lrp, require_conservation
 from attnwidgets.explanations.mixing.rollout import rollout
 from attnwidgets.explanations.targets.named import token
 from attnwidgets.explanations.targets.target_set import resolve_target_set
@@ -26,10 +26,12 @@ if TYPE_CHECKING:
     from attnwidgets.explanations.explanation import Explanation
     from attnwidgets.explanations.results.attributions import Attributions
     from attnwidgets.explanations.targets.named import NamedTarget
+    from attnwidgets.tracing.text.units import Unit
     from attnwidgets.vision.picture_answer import PictureAnswer
 
     Float = NDArray[np.float64]
 
+_PIXELS = "pixel_values"
 _DEEPER = "the tower also writes into later layers of the language model: no token's number has that"
 STEPS = 20
 """Points of integrated gradients on the line."""
@@ -43,34 +45,55 @@ def relevance_of_tokens(answer: PictureAnswer) -> PartValues:
 
 def relevance_of_pixels(answer: PictureAnswer) -> PartValues:
     """Return LRP's relevance of the pixels, summed over the box of each token; of the text by its tokens."""
-    trace, unit = answer.trace, answer.picture_unit()
-    plane = input_plane(trace)
-    if plane is None or unit.grid is None:
-        shapes = [tuple(x.shape) for name, x in trace.inputs.items() if name.startswith("pixel_values")]
+    trace, parts = answer.trace, answer.picture_unit()
+    owners = _owners(parts, tuple(trace.inputs[_PIXELS].shape) if _PIXELS in trace.inputs else ())
+    if owners is None:
+        shapes = [tuple(x.shape) for name, x in trace.inputs.items() if name.startswith("pixel")]
         raise UnsupportedModelError(
-            f'vision.sources: by="lrp_pixels" needs a model that reads the whole picture as one plane, and '
-            f"{type(trace.model).__name__} reads {', '.join(map(str, shapes))}: several views of it, or "
-            'patches in a row. by="lrp" gives the relevance of its tokens.'
+            'vision.sources: by="lrp_pixels" sums pixels by tokens, and which belong to a token is not known '
+            f"of {type(trace.model).__name__}, which reads {', '.join(map(str, shapes))}. "
+            'by="lrp" gives the relevance of its tokens.'
         )
-    pixels = lrp(trace, target=_targets(answer), at="input", unit=plane.unit)
-    high, wide = plane.shape
-    planes = np.asarray(pixels.values, dtype=np.float64).reshape(-1, high, wide)
-    rows, columns = unit.grid
-    cell = (np.arange(high) * rows // high)[:, None] * columns + np.arange(wide) * columns // wide
-    by_cell: Float = np.stack(
-        [np.bincount(cell.ravel(), plane.ravel(), rows * columns) for plane in planes]
-    ).astype(np.float64)
-    text = relevance_of_tokens(answer).text
-    whole = planes.sum((1, 2))
-    cells = [at if at is not None else 0 for at in unit.cells or ()]
-    return PartValues(
-        by_cell[:, cells],
-        whole,
-        text,
-        unit,
-        residual=_row(pixels.residual) - text,
-        notes=answer.notes(pixels),
+    from attnwidgets.relevance.rules import propagate
+
+    targets = resolve_target_set(trace, _targets(answer), None, "lrp")
+    require_conservation(trace, "lrp", force=False)
+    relevances = propagate(
+        trace, targets.scores, "lrp", rule="attnlrp", place="input", entry=answer.stack, plane=_PIXELS
     )
+    pixels = relevances.inputs[_PIXELS].double().flatten(1).numpy()
+    values = np.stack([np.bincount(owners[owners >= 0], row[owners >= 0], len(parts)) for row in pixels])
+    tokens = relevance_of_tokens(answer)
+    whole = pixels.sum(1)
+    residual = answer.word_logits() - whole - tokens.text
+    return PartValues(values.astype(np.float64), whole, tokens.text, parts, residual)
+
+
+def _owners(parts: Unit, shape: tuple[int, ...]) -> NDArray[np.intp] | None:
+    """Return the part that each number of the pixels belongs to [number], -1 of padding; None: not known.
+
+    Pixels are tiles [(batch,) tile, channel, row, column], each of which is a view, whose tokens lie on it
+    row by row; or [patch, number], where the patches that are merged into a token follow each other.
+    """
+    count = len(parts)
+    if len(shape) == len(("patch", "number")):
+        is_merged = parts.grid is not None and shape[0] % count == 0
+        return np.arange(shape[0] * shape[1]) // (shape[1] * shape[0] // count) if is_merged else None
+    if len(shape) not in (4, 5) or (len(shape) == 5 and shape[0] > 1):  # noqa: PLR2004 - a batch before the tiles
+        return None
+    tiles, channels, high, wide = shape[-4:]
+    cells = np.array([[int(at) for at in re.findall(r"\d+", label)[-3:]] for label in parts.labels])
+    if cells.shape[1] < 3:  # noqa: PLR2004 - a single view has no number
+        cells = np.column_stack([np.zeros(count, dtype=int), cells])
+    size = cells.max(0) + 1
+    grid = np.full(size, -1)
+    grid[tuple(cells.T)] = np.arange(count)
+    # A view of several tiles, or without its padding, has another number of tokens.
+    if size[0] != tiles or (tiles > 1 and (grid < 0).any()):
+        return None
+    rows, columns = np.arange(high) * size[1] // high, np.arange(wide) * size[2] // wide
+    owners = grid[:, rows][:, :, columns][:, None]
+    return np.broadcast_to(owners, (tiles, channels, high, wide)).ravel()
 
 
 def gradient_of_tokens(answer: PictureAnswer) -> PartValues:

@@ -272,7 +272,7 @@ def sources(trace: Any, answer: Any = None, *, by: By = "paint") -> PictureSourc
         ValueError: If the answer has no tokens, `by` is unknown, or the places of the picture's tokens or its
             pixels are not known; see also the method.
         UnsupportedModelError: If the trace has no model, or it predicts no tokens from those before; by
-            "lrp_pixels", if the model reads several views of the picture, or patches in a row.
+            "lrp_pixels", if the model joins tiles before it reads them (LLaVA-NeXT, LLaVA-OneVision, Molmo).
         TypeError: If `trace` is not a trace.
 
     Source: Zeiler and Fergus 2014, Visualizing and Understanding Convolutional Networks, section 4.2, for

@@ -224,7 +224,7 @@ def test_new_lines_of_several_views_count_as_the_picture_and_pixels_are_refused(
     assert of_picture.sum() > result.scores.shape[1] == 48
     assert result.picture[0] == pytest.approx(values[of_picture].sum(), abs=1e-5)
     assert result.text[0] == pytest.approx(values[~of_picture].sum(), abs=1e-5)
-    refusal = r"LlavaNextForConditionalGeneration reads \(1, 5, 3, 32, 32\)"
+    refusal = r"LlavaNextForConditionalGeneration, which reads \(1, 5, 3, 32, 32\)"
     with pytest.raises(UnsupportedModelError, match=refusal):
         aw.vision.sources(trace, answer, by="lrp_pixels")
     view = result.view()
@@ -240,6 +240,41 @@ def test_new_lines_of_several_views_count_as_the_picture_and_pixels_are_refused(
     names = [name for name, _ in view.shown.views]
     assert names == ["whole picture", "tiles"]
     assert all(name in view.shown.balance(0) for name in [*names, "new lines and class tokens"])
+
+
+JOINED = {"LLaVA-NeXT", "LLaVA-OneVision"}
+
+
+@pytest.mark.parametrize("name", [name for name in FAMILIES if name not in {*JOINED, "Mllama"}])
+def test_the_relevance_of_pixels_lies_on_tokens_that_read_them(name: str) -> None:
+    family = FAMILIES[name]
+    processor = family.processor()
+    reader = processor.image_reader
+
+    def read(**options: Any) -> dict[str, Any]:
+        inputs = dict(reader(**options))
+        pixels = inputs["pixel_values"]
+        # A number of 0 has no relevance; Idefics leaves out tiles of zeros.
+        ground = 1e-6 if "pixel_attention_mask" in inputs else 0.0
+        inputs["pixel_values"] = torch.where(pixels.abs() < 0.5, ground, pixels)
+        return inputs
+
+    processor.image_reader = read
+    rows, columns = family.size
+    mean = np.round(255 * np.array(reader.image_mean)).astype(np.uint8)
+    picture = np.broadcast_to(mean, (rows, columns, 3)).copy()
+    top, left = rows // 2, columns // 2
+    bottom, right = top + rows // 4, left + columns // 4
+    picture[top:bottom, left:right] = 255
+    trace = traced(family.model(), processor, picture)
+    result = aw.vision.sources(trace, (len(trace.tokens) - 1, len(trace.tokens)), by="lrp_pixels")
+    values, boxes = result.scores.values[0], np.array(result.scores.source_unit.boxes)
+    reads = (boxes[:, 0] < bottom) & (boxes[:, 2] > top) & (boxes[:, 1] < right) & (boxes[:, 3] > left)
+    assert reads.mean() < 0.6
+    assert np.abs(values[reads]).sum() > 0.999 * np.abs(values).sum() > 0
+    total = result.picture[0] + result.text[0] + result.residual[0]
+    assert result.picture[0] == pytest.approx(values.sum(), abs=1e-6)
+    assert total == pytest.approx(float(trace.logits[-2, trace.input_ids[-1]]), abs=1e-5)
 
 
 def test_what_the_tower_writes_into_later_layers_is_said_to_be_missing() -> None:
