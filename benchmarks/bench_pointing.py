@@ -3,7 +3,8 @@
     python benchmarks/bench_pointing.py [--scenes 40]
 
 Prints the table of docs/vision.md: of `aw.zoo.trained("scenes")`, whose evidence is known, the scenes
-in which the cell with the largest value is the evidence of the colour, the row and the column.
+in which the cell with the largest value is the evidence of the colour, the row and the column, and the
+share of the other words, which need no picture, that rest on no cell.
 """
 
 from __future__ import annotations
@@ -20,73 +21,36 @@ from attnwidgets.zoo.scenes import CELL, SIDE
 from attnwidgets.zoo.train.scenes import CONTENT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Iterator
 
 CELLS = slice(1, 1 + SIDE * SIDE)
 START = 16  # tokens before the answer
-
-
-def by_word(model: Any, processor: Any, scene: Any) -> dict[str, dict[str, np.ndarray]]:
-    """Return values of the nine cells: method -> word -> [cell]."""
-    answer = scene.answer.split()
-    whole = aw.trace(model, processor, f"{scene.text} {scene.answer}", image=scene.image)
-    result: dict[str, dict[str, np.ndarray]] = {}
-    for by in ("paint", "hide"):
-        scores = np.asarray(aw.vision.sources(whole, (START, START + len(answer)), by=by).scores.values)
-        result[f"`aw.vision.sources`, {by}"] = {word: scores[at] for word, at in CONTENT.items()}
-    for word, at in CONTENT.items():
-        trace = aw.trace(model, processor, f"{scene.text} {' '.join(answer[:at])}", image=scene.image)
-        target = aw.targets.token(processor.tokenizer.convert_tokens_to_ids(answer[at]))
-        for name, method in METHODS.items():
-            result.setdefault(name, {})[word] = method(trace, target)
-    return result
-
-
-def _in_text(explained: Any) -> np.ndarray:
-    return np.asarray(explained.values, dtype=float).reshape(-1)[CELLS]
-
-
-def _last_row(weights: Any) -> np.ndarray:
-    return np.asarray(weights, dtype=float)[-1, CELLS]
-
-
-def _from_mean(trace: Any, target: Any) -> np.ndarray:
-    """Return integrated gradients from the mean of the picture's tokens; words stay."""
-    states: list[Any] = []
-    inner = trace.model.model.language_model
-    hook = inner.register_forward_pre_hook(
-        lambda _, __, options: states.append(options["inputs_embeds"].detach()[0].clone()), with_kwargs=True
-    )
-    trace.model(**trace.inputs)
-    hook.remove()
-    baseline = states[0]
-    baseline[CELLS] = baseline[CELLS].mean(0)
-    return _in_text(aw.integrated_gradients(trace, target=target, baseline=baseline, steps=20))
-
-
-def _attention(trace: Any, layers: list[int]) -> np.ndarray:
-    maps = [np.asarray(aw.attention(trace, stack="text").layer(layer)).mean(0) for layer in layers]
-    return _last_row(np.mean(maps, axis=0))
-
-
-METHODS: dict[str, Callable[[Any, Any], np.ndarray]] = {
-    '`aw.lrp(at="input")`, the pixels': lambda t, target: (
-        np.asarray(aw.lrp(t, target=target, at="input", unit="pixel").values, dtype=float)
-        .reshape(SIDE, CELL, SIDE, CELL)
-        .sum((1, 3))
-        .ravel()
-    ),
-    "`aw.lrp`, the tokens": lambda t, target: _in_text(aw.lrp(t, target=target)),
-    "`aw.integrated_gradients` from the mean picture token": _from_mean,
-    "`aw.integrated_gradients` from zeros": lambda t, target: _in_text(
-        aw.integrated_gradients(t, target=target, baseline="zero", steps=20)
-    ),
-    "`aw.chefer`": lambda t, target: _in_text(aw.chefer(t, target=target, stack="text")),
-    "`aw.rollout`": lambda t, _: _last_row(aw.rollout(t, stack="text").layer(-1)),
-    "attention of the last layer": lambda t, _: _attention(t, [1]),
-    "attention, mean of layers": lambda t, _: _attention(t, [0, 1]),
-    "`aw.input_x_gradient`": lambda t, target: _in_text(aw.input_x_gradient(t, target=target)),
+BY = {
+    "paint": "`aw.vision.sources`, paint",
+    "hide": "`aw.vision.sources`, hide",
+    "lrp_pixels": '`aw.lrp(at="input")`, the pixels',
+    "lrp": "`aw.lrp`, the tokens",
+    "integrated_gradients": "`aw.integrated_gradients` from the mean picture token",
+    "chefer": "`aw.chefer`",
+    "rollout": "`aw.rollout`",
+    "input_x_gradient": "`aw.input_x_gradient`",
 }
+
+
+def by_method(trace: Any, stop: int) -> Iterator[tuple[str, np.ndarray, tuple[Any, ...] | None]]:
+    """Yield methods with their values of the nine cells, for the words of the answer [word, cell].
+
+    Also the box that each word rests on most, where the result has one.
+    """
+    for by, name in BY.items():
+        result = aw.vision.sources(trace, (START, stop), by=by)
+        yield name, np.asarray(result.scores.values), result.strongest()
+    targets = [aw.targets.token(int(trace.input_ids[at]), position=at - 1) for at in range(START, stop)]
+    from_zeros = aw.integrated_gradients(trace, target=targets, baseline="zero", steps=20)
+    yield "`aw.integrated_gradients` from zeros", np.asarray(from_zeros.values)[:, CELLS], None
+    maps = np.asarray(aw.attention(trace, stack="text").mean("head"))[:, START - 1 : stop - 1, CELLS]
+    yield "attention of the last layer", maps[-1], None
+    yield "attention, mean of layers", maps.mean(0), None
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -96,17 +60,24 @@ def main(arguments: list[str] | None = None) -> None:
     count = parser.parse_args(arguments).scenes
     model, processor = aw.zoo.trained("scenes")
     hits: dict[str, dict[str, int]] = {}
+    empty: dict[str, float] = {}
     began = time.perf_counter()
     for number in range(count):
         scene = model.truth.scene(1_000 + number)
         top, left, *_ = scene.evidence
         cell = top // CELL * SIDE + left // CELL
-        for name, words in by_word(model, processor, scene).items():
-            for word, values in words.items():
-                of = hits.setdefault(name, dict.fromkeys(CONTENT, 0))
-                of[word] += int(np.argmax(values)) == cell and bool(values.any())
+        trace = aw.trace(model, processor, f"{scene.text} {scene.answer}", image=scene.image)
+        for name, values, strongest in by_method(trace, START + len(scene.answer.split())):
+            of = hits.setdefault(name, dict.fromkeys(CONTENT, 0))
+            if strongest is not None:
+                others = [box for at, box in enumerate(strongest) if at not in CONTENT.values()]
+                empty[name] = empty.get(name, 0) + sum(box is None for box in others) / len(others)
+            for word, at in CONTENT.items():
+                of[word] += int(np.argmax(values[at])) == cell and bool(values[at].any())
     for name, of in hits.items():
-        sys.stdout.write(f"| {name} | " + " | ".join(f"{of[word]}/{count}" for word in CONTENT) + " |\n")
+        share = f"{empty[name] / count:.0%}" if name in empty else ""
+        cells = (*(f"{of[word]}/{count}" for word in CONTENT), share)
+        sys.stdout.write(f"| {' | '.join((name, *cells))} |\n")
     sys.stdout.write(f"{time.perf_counter() - began:.0f} s\n")
 
 

@@ -267,7 +267,8 @@ def _summary(kind: str, values: Tensor, gradient: Tensor, *, whole: bool) -> Ten
     """Return the result for one tensor: relevance summed over the width, or the gradient at a hook point."""
     if kind == "hooks":
         return gradient[0].cpu()
-    relevance = values[0] * gradient[0]
+    # Tiles of a picture, or its patches in a row, are no batch.
+    relevance = values * gradient if whole and len(values) > 1 else values[0] * gradient[0]
     if kind == "other_inputs":
         return relevance.sum().cpu()
     if kind == "inputs":

@@ -2,73 +2,171 @@
 
 from __future__ import annotations
 
-import math
-import warnings
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
 from attnwidgets._errors import require_choice
-from attnwidgets._gradients import no_grad
-from attnwidgets._progress import progress
 from attnwidgets._tables import Table
-from attnwidgets.circuits.sentences.answer_parts import answer_tokens
-from attnwidgets.circuits.sentences.part_passes import log_p_of
-from attnwidgets.circuits.sentences.sentence_attribution import LONG_WORK
 from attnwidgets.circuits.sentences.sources import WEAK
+from attnwidgets.explanations.attribution.chefer import PAPER as CHEFER_PAPER
+from attnwidgets.explanations.attribution.gradients import (
+    INPUT_X_GRADIENT_PAPER,
+    INTEGRATED_GRADIENTS_PAPER,
+)
+from attnwidgets.explanations.attribution.lrp import PAPERS as LRP_PAPERS
+from attnwidgets.explanations.mixing.rollout import PAPER as ROLLOUT_PAPER
 from attnwidgets.explanations.results.attributions import Attributions
 from attnwidgets.explanations.results.trace_protocol import provenance_of, require_trace
-from attnwidgets.explanations.targets.resolve import TOKENS
 from attnwidgets.explanations.viewable import Viewable, bundle_of
-from attnwidgets.intervene.edit_attention import suppress
-from attnwidgets.intervene.preview import preview
-from attnwidgets.tracing.anatomy.forward import forward_parameters
-from attnwidgets.tracing.predictions import logits_in
-from attnwidgets.tracing.recording.borrow import borrowed, unwrap
-from attnwidgets.tracing.rerun_trace import require_same_model
 from attnwidgets.tracing.text.axes import media_axis
-from attnwidgets.tracing.text.units import Unit
-from attnwidgets.tracing.unsupported import UnsupportedModelError
+from attnwidgets.vision.picture_answer import picture_answer
+from attnwidgets.vision.picture_relevance import (
+    STEPS,
+    gradient_of_tokens,
+    integrated_gradients_of_tokens,
+    relevance_of_pixels,
+    relevance_of_tokens,
+    shares_by_chefer,
+    shares_by_rollout,
+)
+from attnwidgets.vision.picture_removal import painted_over, tokens_hidden
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
-    from torch import Tensor
 
     from attnwidgets._tables import Columns
     from attnwidgets.tracing.text.units import Box
     from attnwidgets.tracing.trace import Trace
+    from attnwidgets.vision.picture_answer import PartValues, PictureAnswer
 
-    By = Literal["paint", "hide"]
-    Scores = Callable[[Tensor], NDArray[np.float64]]
-
+By = Literal[
+    "paint",
+    "hide",
+    "lrp",
+    "lrp_pixels",
+    "integrated_gradients",
+    "input_x_gradient",
+    "chefer",
+    "rollout",
+]
 PAPER = "Zeiler and Fergus 2014, Visualizing and Understanding Convolutional Networks"
-_BLOCKS, _REFINED = 6, 4  # blocks of the shorter side at first; blocks that are then divided into four
-REMOVALS: dict[By, str] = {
-    "paint": "parts of the picture painted over with its mean colour: the tower reads it again",
-    "hide": "tokens hidden from the text: the tower may have copied their content to others",
+_QUARTER = 0.25  # of the largest number of all words
+
+
+@dataclass(frozen=True)
+class PartMethod:
+    """A way to measure how much a word rests on the parts of a picture.
+
+    Attributes:
+        measure: Returns the numbers of an answer.
+        unit: Their unit.
+        title: What they are.
+        about: How they come about, and the trap.
+        paper: The method's paper.
+        of_pixels: Whether the parts are of the given picture; else they are tokens of the language model.
+        kept_by: What has the `residual`.
+    """
+
+    measure: Callable[[PictureAnswer], PartValues]
+    unit: Literal["nats", "logits", "share"]
+    title: str
+    about: str
+    paper: str
+    of_pixels: bool = False
+    kept_by: str = ""
+
+
+METHODS: dict[By, PartMethod] = {
+    "paint": PartMethod(
+        painted_over,
+        "nats",
+        "nats lost with a part of the picture painted over",
+        "parts of the picture painted over with its mean colour: the tower reads it again",
+        PAPER,
+        of_pixels=True,
+    ),
+    "hide": PartMethod(
+        tokens_hidden,
+        "nats",
+        "nats lost with a token of the picture hidden",
+        "tokens hidden from the text: the tower may have copied their content to others",
+        PAPER,
+    ),
+    "lrp": PartMethod(
+        relevance_of_tokens,
+        "logits",
+        "relevance of the picture's tokens, in logits",
+        "relevance of what the language model reads at each token: the tower may have copied it from others",
+        LRP_PAPERS["attnlrp"],
+        kept_by="biases and the softmax keep",
+    ),
+    "lrp_pixels": PartMethod(
+        relevance_of_pixels,
+        "logits",
+        "relevance of the picture's pixels, in logits",
+        "relevance of pixels, through the tower, summed over the box of each token",
+        LRP_PAPERS["attnlrp"],
+        of_pixels=True,
+        kept_by="biases, positions and the softmax keep",
+    ),
+    "integrated_gradients": PartMethod(
+        integrated_gradients_of_tokens,
+        "logits",
+        "integrated gradients of the picture's tokens, in logits",
+        "from a picture whose tokens are all their mean, along a straight line; words stay as they are",
+        INTEGRATED_GRADIENTS_PAPER,
+        kept_by=f"{STEPS} steps miss",
+    ),
+    "input_x_gradient": PartMethod(
+        gradient_of_tokens,
+        "logits",
+        "input x gradient of the picture's tokens, in logits",
+        "to first order: the numbers of all tokens do not sum to the logit",
+        INPUT_X_GRADIENT_PAPER,
+    ),
+    "chefer": PartMethod(
+        shares_by_chefer,
+        "share",
+        "share of the picture's tokens in Chefer's relevance",
+        "of the attention that matters for the word, and of the token that predicts it, which counts 1",
+        CHEFER_PAPER,
+    ),
+    "rollout": PartMethod(
+        shares_by_rollout,
+        "share",
+        "share of the picture's tokens in attention rollout",
+        "attention multiplied through the layers: it does not depend on which word was predicted",
+        ROLLOUT_PAPER,
+    ),
 }
-"""How parts are taken away."""
+"""How parts are measured, by name."""
 
 
 @dataclass(frozen=True, repr=False)
 class PictureSources(Table, Viewable):
-    """How much less likely each word of an answer is without a part of the picture.
+    """How much each word of an answer rests on the parts of a picture.
 
     Displayed, and by `.view()`, it is the picture with its parts, for each word that rests on some.
 
     Attributes:
-        scores: Nats [word, part], on one scale for all words: Attributions, whose elements have boxes
-            (`.source_unit.boxes`, in pixels of the given picture). Negative: the word is likelier without.
-        picture: Nats that each word loses without the whole picture [word].
-        text: Nats by which each word is likelier without the picture than a token chosen at random [word].
-            With `picture`, the sum is log p(word) + log(size of the vocabulary) for every token of it.
-        by: "paint" or "hide".
+        scores: Values [word, part] in `unit`, on one scale for all words: Attributions, whose elements have
+            boxes (`.source_unit.boxes`, in pixels of the given picture). Negative: the word is likelier
+            without the part, or the part speaks against it.
+        picture: How much of each word is the picture's [word], in `unit`. By "paint" and "hide", the nats
+            that it loses without the whole picture; else the sum over the picture, or its share.
+        text: How much of each word is the text's [word]. By "paint" and "hide", the nats by which it is
+            likelier without the picture than a token chosen at random: with `picture`, the sum is log p(word)
+            + log(size of the vocabulary) for every token of it. By "integrated_gradients", the word's logit
+            where all tokens of the picture are their mean; else the sum over the text, or its share.
+        by: Name of the method.
         spans: The tokens of each word.
         trace: The picture and its text, with the model.
+        residual: The word's logit less `picture` and `text` [word], of LRP and integrated gradients: what
+            biases and the tower keep, or the steps miss. None by other methods.
     """
 
     kind: ClassVar[str] = "PictureSources"
@@ -80,6 +178,12 @@ class PictureSources(Table, Viewable):
     by: By
     spans: tuple[tuple[int, ...], ...]
     trace: Trace
+    residual: tuple[float, ...] | None = None
+
+    @property
+    def unit(self) -> Literal["nats", "logits", "share"]:
+        """The unit of the numbers: "nats", "logits", or "share" (0 to 1)."""
+        return METHODS[self.by].unit
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -87,66 +191,93 @@ class PictureSources(Table, Viewable):
         target = self.scores.target
         return target if isinstance(target, tuple) else (str(target),)
 
+    @property
+    def least(self) -> float:
+        """The least value, in `unit`, of a part that a word rests on.
+
+        0.6 nats. Logits and shares have no such limit, and it is a quarter of the largest value of all words.
+        """
+        return WEAK if self.unit == "nats" else _QUARTER * float(self._values().max(initial=0.0))
+
     def strongest(self) -> tuple[Box | None, ...]:
         """Return the box of the part that each word rests on most.
 
-        None where no part matters much: the largest is below 0.6 nats.
+        None where no part matters much: the largest value is below `least`, or not above 0.
         """
         boxes = self.scores.source_unit.boxes or ()
         best = self._values().argmax(1)
         return tuple(
-            boxes[at] if row[at] >= WEAK else None for at, row in zip(best, self._values(), strict=True)
+            boxes[at] if row[at] >= self.least and row[at] > 0 else None
+            for at, row in zip(best, self._values(), strict=True)
         )
 
     def _values(self) -> NDArray[np.float64]:
         return np.atleast_2d(np.asarray(self.scores.values, dtype=np.float64))
 
     def _columns(self) -> Iterator[Columns]:
-        """Yield word, part, box and nats."""
+        """Yield word, part, box and value, in a column that is named by its unit."""
         unit = self.scores.source_unit
         for word, row in zip(self.words, self._values(), strict=True):
-            yield {"word": [word] * len(row), "part": unit.labels, "box": unit.boxes, "nats": row.tolist()}
+            yield {
+                "word": [word] * len(row),
+                "part": unit.labels,
+                "box": unit.boxes,
+                self.unit: row.tolist(),
+            }
 
     def _repr_mimebundle_(self, **options: Any) -> Any:
         """Return the view, where a kernel can show it, and text."""
         return bundle_of(self, **options)
 
     def __repr__(self) -> str:
-        said = "; ".join(
-            f"{word!r} {nats:+.1f} nats of the picture, {text:+.1f} of the text"
-            for word, nats, text in zip(self.words, self.picture, self.text, strict=True)
-        )
-        return f"<PictureSources: {said}>"
+        form = "{!r} {:.0%} of the picture, {:.0%} of the text"
+        if self.unit != "share":
+            form = f"{{!r}} {{:+.1f}} {self.unit} of the picture, {{:+.1f}} of the text"
+        each = zip(self.words, self.picture, self.text, strict=True)
+        return f"<PictureSources by {self.by!r}: {'; '.join(form.format(*row) for row in each)}>"
 
 
 def sources(trace: Any, answer: Any = None, *, by: By = "paint") -> PictureSources:
-    """Return on which part of a picture each word of an answer rests: by painting over one after another.
+    """Return on which part of a picture each word of an answer rests.
 
-        score[w, b] = log p(w) - log p(w with part b painted over), in nats, summed over the tokens of w
+        "paint"                 log p(w) - log p(w with the part painted over)       nats
+        "hide"                  log p(w) - log p(w with the token hidden)            nats
+        "lrp"                   relevance of the token (aw.lrp)                      logits
+        "lrp_pixels"            relevance of its pixels, summed                      logits
+        "integrated_gradients"  from the mean of the picture's tokens, in 20 steps   logits
+        "input_x_gradient"      embedding times gradient of the token                logits
+        "chefer"                share of the token in Chefer's relevance             share
+        "rollout"               share of the token in attention rollout              share
+
+    p and logits are summed over the tokens of w, each where it is predicted; shares are averaged over them.
 
     "paint" paints blocks of the given picture with its mean colour, reads it again with the processor, and
     runs the whole model: six blocks of the shorter side (or as many as there are tokens), then the four that
     matter most are divided. "hide" hides one token of the picture after another from the text in the language
     model. The two are different questions: where the tower has copied a part's content to other tokens,
-    hiding its own token costs nothing. Two parts that show the same cover for each other.
+    hiding its own token costs nothing. "lrp_pixels" asks of the pixels, like "paint", and the others of the
+    tokens, like "hide". Two parts that show the same cover for each other. `aw.zoo.trained("scenes")` tells
+    how often each finds the evidence: docs/vision.md.
 
     Args:
         trace: Trace of a picture and a text that holds the answer, made with the model's processor.
         answer: The answer's tokens as a pair (start, end); by default what was generated.
-        by: "paint" (which part of the picture) or "hide" (which token).
+        by: Name of the method, as above.
 
     Returns:
-        PictureSources: `.scores` [word of the answer, part], `.strongest()`, `.view()`; `.picture` and
-        `.text` say how much of each word is the picture's and how much the text's.
+        PictureSources: `.scores` [word of the answer, part] in `.unit`, `.strongest()`, `.view()`;
+        `.picture` and `.text` say how much of each word is the picture's and how much the text's.
 
     Raises:
         ValueError: If the answer has no tokens, `by` is unknown, or the places of the picture's tokens or its
-            pixels are not known.
-        UnsupportedModelError: If the trace has no model, or it predicts no tokens from those before.
+            pixels are not known; see also the method.
+        UnsupportedModelError: If the trace has no model, or it predicts no tokens from those before; by
+            "lrp_pixels", if the model joins tiles before it reads them (LLaVA-NeXT, LLaVA-OneVision, Molmo).
         TypeError: If `trace` is not a trace.
 
     Source: Zeiler and Fergus 2014, Visualizing and Understanding Convolutional Networks, section 4.2, for
-    each word.
+    each word; of other methods see `aw.lrp`, `aw.integrated_gradients`, `aw.input_x_gradient`, `aw.chefer`
+    and `aw.rollout`.
 
     Example:
         >>> model, processor = aw.zoo.trained("scenes")
@@ -156,231 +287,28 @@ def sources(trace: Any, answer: Any = None, *, by: By = "paint") -> PictureSourc
         >>> result = aw.vision.sources(trace, (16, 23))
         >>> [word for word, box in zip(result.words, result.strongest()) if box]
         ['red', 'middle', 'right']
+        >>> relevance = aw.vision.sources(trace, (16, 23), by="lrp")
+        >>> relevance.words[3], round(relevance.picture[3], 1), round(relevance.text[3], 1), relevance.unit
+        ('red', 9.0, 1.5, 'logits')
     """
     require_trace(trace, "vision.sources")
-    require_choice("by", by, tuple(REMOVALS))
-    traced: Trace = trace
-    stack = _stack(traced)
-    axis = traced.axes(stack)[0]
-    boxes = axis.units["token"].boxes
-    picture = traced.picture
-    if boxes is None or picture is None or picture.given is None:
-        raise ValueError(
-            "vision.sources needs to know where the picture's tokens lie: trace the picture with its "
-            "processor (`trace.warning` says what is not known)."
-        )
-    words = _words(traced, stack, answer_tokens(traced, answer))
-    read = _reader(traced, [span for _, span in words])
-    if by == "paint":
-        values, whole, unit = _painted(traced, picture.given, [box for box in boxes if box is not None], read)
-    else:
-        values, whole, unit = _hidden(traced, stack, axis.units["token"], read)
-    ids = traced.logits.shape[-1] if traced.logits is not None else 1
-    before = read(traced.logits) if traced.logits is not None else whole
-    random = np.array([len(span) * math.log(ids) for _, span in words])
+    require_choice("by", by, tuple(METHODS))
+    explained, method = picture_answer(trace, answer), METHODS[by]
+    measured = method.measure(explained)
+    covers = "parts that show the same cover for each other: each is then small alone"
     common = provenance_of(
-        traced,
-        stack,
+        explained.trace,
+        explained.stack,
         "vision.sources",
-        paper=PAPER,
-        title=f"nats lost without a part ({REMOVALS[by]})",
+        paper=method.paper,
+        title=f"{method.title} ({method.about})",
         options={"answer": answer, "by": by},
-        notes=["parts that show the same cover for each other: each is then small alone"],
+        notes=[covers if method.unit == "nats" else "", *measured.notes],
+        facts={"unit": method.unit},
     )
     scores = Attributions(
-        (before[None] - values).T,
-        axis=media_axis(unit),
-        unit="patch",
-        target=[label for label, _ in words],
-        **common,
+        measured.values, axis=media_axis(measured.parts), unit="patch", target=explained.words, **common
     )
-    return PictureSources(
-        scores,
-        tuple((before - whole).tolist()),
-        tuple((whole + random).tolist()),
-        by,
-        tuple(tuple(span) for _, span in words),
-        traced,
-    )
-
-
-def _stack(trace: Trace) -> str:
-    """Return the stack of the text, after checking that the model predicts its tokens."""
-    if trace.model is None or trace.logits is None or trace.logits.dim() != TOKENS:
-        raise UnsupportedModelError("vision.sources needs a trace with a model that predicts tokens.")
-    if len(trace.logits) != len(trace.tokens) or trace.input_ids is None:
-        raise UnsupportedModelError(
-            "vision.sources needs the logits of every token of a text with a picture."
-        )
-    require_same_model(trace, "vision.sources")
-    return trace.default_stack
-
-
-def _words(trace: Trace, stack: str, inside: Sequence[int]) -> list[tuple[str, list[int]]]:
-    """Return the words of an answer, each with its tokens."""
-    unit, members = trace.axes(stack)[0].units["word"], set(inside)
-    pairs = [
-        (label, [token for token in span if token in members])
-        for label, span, special in zip(unit.labels, unit.spans, unit.special, strict=True)
-        if not special
-    ]
-    return [(label, span) for label, span in pairs if span]
-
-
-def _reader(trace: Trace, spans: Sequence[Sequence[int]]) -> Scores:
-    """Return the function that reads log p of every word from logits [token, vocabulary]: [word]."""
-    tokens = [token for span in spans for token in span]
-    rows = [token - 1 for token in tokens]
-    ends = np.cumsum([len(span) for span in spans])[:-1]
-
-    def read(logits: Tensor) -> NDArray[np.float64]:
-        return np.array([part.sum() for part in np.split(log_p_of(trace, logits, 0, tokens, rows), ends)])
-
-    return read
-
-
-def _painted(
-    trace: Trace, given: NDArray[np.uint8], tokens: Sequence[Box], read: Scores
-) -> tuple[NDArray[np.float64], NDArray[np.float64], Unit]:
-    """Return log p of words [block, word] with blocks painted over, without the picture, and the blocks."""
-    least = tuple(min(box[axis + 2] - box[axis] for box in tokens) for axis in (0, 1))
-    size = given.shape[:2]
-    side = min(size) / _BLOCKS
-    counts = [max(1, round(length / max(side, cell))) for length, cell in zip(size, least, strict=True)]
-    boxes = _divided((0.0, 0.0, float(size[0]), float(size[1])), counts[0], counts[1])
-    _say_if_long(trace, len(boxes) + 4 * _REFINED + 1)
-    before = read(trace.logits) if trace.logits is not None else np.zeros(0)
-    with _runs(trace, read) as painted:
-        whole = painted((0.0, 0.0, float(size[0]), float(size[1])))
-        values = [painted(box) for box in progress(boxes, "painting over parts")]
-        order = sorted(range(len(boxes)), key=lambda at: -np.abs(before - values[at]).max())
-        chosen = [at for at in order[:_REFINED] if _can_divide(boxes[at], least)]
-        for at in sorted(chosen, reverse=True):
-            parts = _divided(boxes[at], 2, 2)
-            values[at : at + 1] = [painted(box) for box in parts]
-            boxes[at : at + 1] = parts
-    labels = tuple(
-        f"rows {top:.0f}-{bottom:.0f}, columns {left:.0f}-{right:.0f}" for top, left, bottom, right in boxes
-    )
-    n = len(boxes)
-    unit = Unit("patch", labels, tuple((at,) for at in range(n)), (False,) * n, boxes=tuple(boxes))
-    if not chosen:
-        named = tuple("{},{}".format(*divmod(at, counts[1])) for at in range(n))
-        unit = Unit(
-            "patch",
-            named,
-            unit.spans,
-            unit.special,
-            (counts[0], counts[1]),
-            cells=tuple(range(n)),
-            boxes=unit.boxes,
-        )
-    return np.stack(values), whole, unit
-
-
-def _divided(box: Box, rows: int, columns: int) -> list[Box]:
-    """Return the parts of a box, row by row."""
-    top, left, bottom, right = box
-    down, across = np.linspace(top, bottom, rows + 1), np.linspace(left, right, columns + 1)
-    return [
-        (float(down[row]), float(across[column]), float(down[row + 1]), float(across[column + 1]))
-        for row in range(rows)
-        for column in range(columns)
-    ]
-
-
-def _can_divide(box: Box, least: Sequence[float]) -> bool:
-    """Return whether half a block is not much smaller than a token."""
-    return all((box[axis + 2] - box[axis]) / 2 >= 0.9 * least[axis] for axis in (0, 1))
-
-
-def painter(trace: Trace) -> Callable[[Box], dict[str, Any]]:
-    """Return the function that paints a box of the picture over, and returns the model's inputs then."""
-    from PIL import Image
-
-    if trace.picture is None or trace.picture.given is None:  # checked by `sources`
-        raise AssertionError
-    given = trace.picture.given
-    reader = getattr(trace.tokenizer, "image_processor", trace.tokenizer)
-    colour = np.round(given.reshape(-1, given.shape[-1]).mean(0)).astype(np.uint8)
-
-    def paint(box: Box) -> dict[str, Any]:
-        image = given.copy()
-        top, left, bottom, right = (round(edge) for edge in box)
-        image[top:bottom, left:right] = colour
-        again = dict(reader(images=Image.fromarray(image), return_tensors="pt"))
-        inputs = dict(trace.inputs)
-        for name, value in inputs.items():
-            if name in again and getattr(value, "is_floating_point", lambda: False)():
-                inputs[name] = again[name].to(value)
-        return inputs
-
-    return paint
-
-
-@contextmanager
-def _runs(trace: Trace, read: Scores) -> Iterator[Callable[[Box], NDArray[np.float64]]]:
-    """Yield the function that paints a box over and returns log p of every word."""
-    paint = painter(trace)
-    with borrowed(unwrap(trace.model)) as model, no_grad():
-        options: dict[str, Any] = {"return_dict": True}
-        if "use_cache" in forward_parameters(model):
-            options["use_cache"] = False
-
-        def painted(box: Box) -> NDArray[np.float64]:
-            logits = logits_in(trace.call(model, paint(box), options, {}))
-            if logits is None:
-                raise UnsupportedModelError("vision.sources needs a model that predicts tokens.")
-            return read(logits[0])
-
-        yield painted
-
-
-def picture_tokens(trace: Trace) -> list[int]:
-    """Return the positions of the tokens that lie on the picture: the parts by "hide", in their order."""
-    unit = trace.axes(trace.default_stack)[0].units["token"]
-    return [at for at, box in enumerate(unit.boxes or ()) if box is not None]
-
-
-def _hidden(
-    trace: Trace, stack: str, tokens: Unit, read: Scores
-) -> tuple[NDArray[np.float64], NDArray[np.float64], Unit]:
-    """Return log p of every word [token, word] with a token hidden, with all of them, and these tokens."""
-    boxes = tokens.boxes or ()
-    inside = picture_tokens(trace)
-    _say_if_long(trace, len(inside) + 1)
-    causal = trace.is_causal(stack)
-
-    def without(span: list[int]) -> NDArray[np.float64]:
-        start = span[0] + 1 if causal else 0
-        readers = [at for at in range(start, len(trace.tokens)) if at not in span]
-        logits = preview(trace, suppress(trace, span, readers, stack=stack)).logits
-        if logits is None:
-            raise UnsupportedModelError("vision.sources needs a model that predicts tokens.")
-        return read(logits)
-
-    whole = without([tokens.spans[at][0] for at in inside])
-    values = [without(list(tokens.spans[at])) for at in progress(inside, "hiding tokens of the picture")]
-    unit = Unit(
-        "patch",
-        tuple(tokens.labels[at] for at in inside),
-        tuple((at,) for at in range(len(inside))),
-        (False,) * len(inside),
-        tokens.grid,
-        cells=None if tokens.cells is None else tuple(tokens.cells[at] for at in inside),
-        boxes=tuple(boxes[at] for at in inside),
-    )
-    return np.stack(values), whole, unit
-
-
-def _say_if_long(trace: Trace, passes: int) -> None:
-    """Report the cost, where it takes long."""
-    n = len(trace.tokens)
-    weights = sum(parameter.numel() for parameter in trace.model.parameters())
-    if passes * n * weights >= LONG_WORK:
-        warnings.warn(
-            f"vision.sources takes {passes:,} passes of {n:,} tokens; aw.lrp(trace, target=..., at='input') "
-            "takes one backward pass.",
-            UserWarning,
-            stacklevel=4,
-        )
+    residual = None if measured.residual is None else tuple(measured.residual.tolist())
+    picture, text = tuple(measured.picture.tolist()), tuple(measured.text.tolist())
+    return PictureSources(scores, picture, text, by, explained.spans, explained.trace, residual)

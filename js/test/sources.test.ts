@@ -1,11 +1,13 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import {
+  amount,
   type Part,
   partAt,
   pieces,
   rowsOf,
   type Sentence,
+  type ShownSources,
   widthOfCopies,
 } from "../src/views/circuits/sources/sources.ts";
 
@@ -33,6 +35,13 @@ test("words of a sentence with what is between them", () => {
     ["", "a"],
     [" ", "␣b"],
   ]);
+});
+
+test("a number is in nats or logits with its sign, and a share in percent", () => {
+  const of = (measure: ShownSources["measure"]) => ({ measure, places: 2 }) as ShownSources;
+  assert.equal(amount(of("nats"), 1.234), "+1.23 nats");
+  assert.equal(amount(of("logits"), -1.234, 2), "−1.2340 logits");
+  assert.equal(amount(of("share"), 0.1234), "12.3%");
 });
 
 test("a part of a picture lies beneath a pointer, in the view that is shown", () => {

@@ -136,11 +136,15 @@ def test_the_model_writes_again_on_request(result, open_page):
     assert page.evaluate("() => sent.find(({kind}) => kind === 'cancel').job") == asked["id"]
 
 
-def test_a_picture_has_a_copy_for_each_word_that_rests_on_it(page_of):
+@pytest.fixture(scope="module")
+def scene_trace():
     model, processor = aw.zoo.trained("scenes")
     scene = model.truth.scene(7)
-    trace = aw.trace(model, processor, f"{scene.text} {scene.answer}", image=scene.image)
-    view = aw.vision.sources(trace, (16, 24)).view()
+    return aw.trace(model, processor, f"{scene.text} {scene.answer}", image=scene.image)
+
+
+def test_a_picture_has_a_copy_for_each_word_that_rests_on_it(scene_trace, page_of):
+    view = aw.vision.sources(scene_trace, (16, 24)).view()
     view.written_without(5)
     page = page_of(view, viewport={"width": 1200, "height": 900})
     root, copies = page.locator(".aw-sources"), page.locator(".aw-source-picture")
@@ -189,3 +193,30 @@ def test_a_picture_has_a_copy_for_each_word_that_rests_on_it(page_of):
         assert page.evaluate(CLIPPED) == []
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
         assert root.evaluate("e => e.offsetHeight") == 600
+
+
+def test_logits_and_shares_of_a_picture_are_named(scene_trace, page_of):
+    views = [aw.vision.sources(scene_trace, (16, 24), by=by).view() for by in ("lrp", "rollout")]
+    page = page_of(*views, viewport={"width": 1200, "height": 900})
+    page.locator(".aw-source-picture").nth(11).wait_for()
+    settle(page)
+    relevance, shares = page.locator(".aw-sources").all()
+    assert relevance.locator(".aw-readout").inner_text().startswith("+10.1831 logits from token 1,2 · ")
+    assert shares.locator(".aw-readout").inner_text().startswith("12.852% from token 1,2 · ")
+    assert shares.locator(".aw-scale").get_attribute("aria-label") == (
+        "0 to 12.9%, share of the picture's tokens in attention rollout; one scale for all words"
+    )
+    labels = [
+        root.locator(".aw-source-picture[aria-selected=true]").get_attribute("aria-label")
+        for root in (relevance, shares)
+    ]
+    assert labels[0].endswith("+10.18 logits from token 1,2")
+    assert labels[1].endswith("12.9% from token 1,2")
+    assert "none that reaches 2.5 logits, a quarter of the largest" in relevance.inner_text()
+    notes = relevance.locator(".aw-source-notes").inner_text()
+    assert "Rests most on token 1,2: +10.18 logits." in notes
+    assert "likely" not in notes
+    assert "the text +1.49 logits" in notes
+    shares.locator(".aw-segment", has_text="whole answer").click()
+    settle(page)
+    assert "the mean of their shares" in shares.inner_text()

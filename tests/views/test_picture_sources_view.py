@@ -29,10 +29,13 @@ def result():
     return aw.vision.sources(trace, (16, 24))
 
 
-def in_views(result, boxes):
-    """Return the result with other boxes, whose nats are 0, 1, 2 and so on for each word."""
+def in_views(result, boxes, tiles=range(0)):
+    """Return the result with other boxes, whose nats are 0, 1, 2 and so on for each word.
+
+    `tiles` are those of tiles, each with a single token; the other boxes are of the whole picture.
+    """
     n = len(boxes)
-    names = tuple(map(str, range(n)))
+    names = tuple(f"{at if at in tiles else n}:0,0" for at in range(n))
     unit = Unit("patch", names, tuple((at,) for at in range(n)), (False,) * n, boxes=tuple(boxes))
     values = np.tile(np.arange(n, dtype=float), (len(result.words), 1))
     scores = aw.results.Attributions(values, axis=media_axis(unit), unit="patch", target=result.words)
@@ -101,12 +104,44 @@ def test_a_hidden_token_is_not_read_while_the_model_writes(result):
 def test_parts_that_overlap_are_in_different_views_of_the_picture(result):
     tiles = [(0.0, 0.0, 12.0, 12.0), (0.0, 12.0, 12.0, 24.0), (12.0, 0.0, 24.0, 12.0)]
     whole = [(0.0, 0.0, 24.0, 12.0), (0.0, 12.0, 24.0, 24.0)]
-    view = in_views(result, [*tiles, *whole]).view()
+    view = in_views(result, [*tiles, *whole], range(3)).view()
     assert view.shown.views == [("tiles", [0, 1, 2]), ("whole picture", [3, 4])]
     assert view.options["view"] == 1  # of the part that matters most
-    first = in_views(result, [*whole, *tiles]).view()
+    first = in_views(result, [*whole, *tiles], range(2, 5)).view()
     assert first.shown.views == [("whole picture", [0, 1]), ("tiles", [2, 3, 4])]
+    mosaic = in_views(result, [*tiles, *whole]).view()  # fewer and larger tokens than the whole has
+    assert [name for name, _ in mosaic.shown.views] == ["whole picture", "tiles"]
     assert result.view().options["views"] == ["whole picture"]
+
+
+def test_numbers_have_the_unit_of_the_method(result):
+    by = {name: aw.vision.sources(result.trace, (16, 24), by=name) for name in ("lrp", "rollout")}
+    relevance, shares = by["lrp"].view(), by["rollout"].view()
+    assert relevance.options["measures"] == "relevance of the picture's tokens, in logits"
+    said = relevance.describe()
+    assert "“red” rests most on token 1,2: +10.18 logits." in said
+    assert said.endswith("all are below 2.5 logits, a quarter of the largest of all words.")
+    assert relevance.shown.balance(3) == (
+        "The picture has +9.04 logits, the text +1.49 logits; biases and the softmax keep +6.87 logits."
+    )
+    assert "“red” rests most on token 1,2: 12.9%." in shares.describe()
+    assert shares.shown.balance(3) == "The picture has 38.6%, the text 61.4%."
+    # Together, relevance is summed; of shares, which sum to 1 for each word, the mean is a share.
+    assert relevance.score(0, EVIDENCE) == pytest.approx(by["lrp"].scores.values[:, EVIDENCE].sum())
+    assert shares.score(0, EVIDENCE) == pytest.approx(by["rollout"].scores.values[:, EVIDENCE].mean())
+    for view, name in ((relevance, "lrp"), (shares, "rollout")):
+        data = view.requests.answer("sources", {})[0]
+        assert data["top"] == pytest.approx(by[name].scores.values.max())
+        assert data["measure"] == by[name].unit
+        assert (data["relation"], data["cover"]) == ("from", "")
+
+
+def test_tokens_are_hidden_and_pixels_painted_over_while_the_model_writes(result):
+    relevance, hidden, pixels = (
+        aw.vision.sources(result.trace, (16, 24), by=by).view() for by in ("lrp", "hide", "lrp_pixels")
+    )
+    assert relevance.written_without(EVIDENCE) == hidden.written_without(EVIDENCE)
+    assert pixels.written_without(EVIDENCE) == result.view().written_without(EVIDENCE)
 
 
 def test_where_nothing_matters_much_it_says_so(result):

@@ -190,7 +190,7 @@ def sparse_fit(hidden: NDArray[np.bool_], values: Float) -> Float:
 def _relevance(parts: AnswerParts) -> Float:
     """Return the relevance of parts for the sum of a sentence's logits [sentence, part]."""
     ids = parts.ids
-    targets = [_logits_of(sentence, ids) for sentence in parts.sentences]
+    targets = [summed_logits(sentence, ids) for sentence in parts.sentences]
     values = np.asarray(lrp(parts.trace, target=targets).values, dtype=np.float64).reshape(len(targets), -1)
     result = np.zeros((len(targets), len(parts) + 1))
     for number, span in enumerate(parts.spans):
@@ -201,7 +201,7 @@ def _relevance(parts: AnswerParts) -> Float:
     return result
 
 
-def _logits_of(sentence: Sequence[int], ids: Sequence[int]) -> NamedTarget:
+def summed_logits(sentence: Sequence[int], ids: Sequence[int]) -> NamedTarget:
     """Return the sum of the logits of a sentence's tokens, each where it is predicted, as a target."""
     rows, words = [token - 1 for token in sentence], [ids[token] for token in sentence]
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnwidgets.circuits.sentences.sources import WEAK
 from attnwidgets.circuits.sentences.written_without import written_without
 from attnwidgets.tracing.text.display import joined
 from attnwidgets.views.base.standalone_view import cut
 from attnwidgets.views.circuits.sources_shown import Part, ShownSources, rounded
-from attnwidgets.vision.picture_sources import REMOVALS, PictureSources, painter, picture_tokens
+from attnwidgets.vision.picture_answer import picture_tokens
+from attnwidgets.vision.picture_removal import painter
+from attnwidgets.vision.picture_sources import METHODS, PictureSources
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,10 +26,7 @@ if TYPE_CHECKING:
     Float = NDArray[np.float64]
 
 _OVERLAP = 0.1  # of the smaller of two boxes, from which they belong to different views of the picture
-_TITLES = {
-    "paint": "nats lost with a part of the picture painted over",
-    "hide": "nats lost with a token of the picture hidden",
-}
+_ROUNDING = 1e-6  # of the end of the scale
 
 
 class ShownPicture(ShownSources):
@@ -44,11 +43,14 @@ class ShownPicture(ShownSources):
         self.trace: Trace = result.trace
         self.pictured = self.trace
         self.unit = "part"
-        self.title = _TITLES[result.by]
+        self.method = METHODS[result.by]
+        self.title = self.method.title
+        self.measure = self.method.unit
+        self.relation = "without" if self.measure == "nats" else "from"
         self.question = "Which part of the picture does"
-        self.removal = "painted over" if result.by == "paint" else "hidden"
+        self.removal = "painted over" if self.method.of_pixels else "hidden"
         self.rows: Float = np.atleast_2d(np.asarray(result.scores.values, dtype=np.float64))
-        self.values = self.rows.sum(0, keepdims=True)
+        self.values = self._together(self.rows)[None]
         self.roles = ("",) * self.rows.shape[1]
         self.spans = result.spans
         self.sentences = (self._joined(token for span in self.spans for token in span),)
@@ -59,8 +61,28 @@ class ShownPicture(ShownSources):
         self.size: tuple[int, ...] = self.pixels.shape[:2]
         # What is below the limit stays pale, also where nothing is above it.
         self.top, self.top_of_answer = (
-            max(WEAK, float(np.abs(values).max(initial=0))) for values in (self.rows, self.values)
+            max(self.least, float(np.abs(values).max(initial=0))) or 1.0
+            for values in (self.rows, self.values)
         )
+        # Two digits of the largest number, at least.
+        self.places = max(2, 1 - math.floor(math.log10(self.top)))
+
+    @property
+    def least(self) -> float:
+        """The least number of a part that a word rests on."""
+        return self.result.least
+
+    @property
+    def limit(self) -> str:
+        """The same in words."""
+        if self.measure == "nats":
+            return super().limit
+        number = self.amount(self.least) if self.measure == "share" else f"{self.least:.2g} logits"
+        return f"{number}, a quarter of the largest of all words"
+
+    def _together(self, rows: Any) -> Any:
+        """Return numbers of words [word, ...] for the whole answer: their sum, of shares the mean."""
+        return np.mean(rows, 0) if self.measure == "share" else np.sum(rows, 0)
 
     def _joined(self, positions: Iterator[int]) -> str:
         tokens = self.trace.axes(self.trace.default_stack)[0].tokens
@@ -75,7 +97,7 @@ class ShownPicture(ShownSources):
 
     @cached_property
     def words(self) -> list[list[tuple[str, Float]]]:
-        """The words of the answer, with their nats [part]."""
+        """The words of the answer, with their numbers [part]."""
         return [list(zip(self.result.scores.targets, self.rows, strict=True))]
 
     @property
@@ -109,19 +131,22 @@ class ShownPicture(ShownSources):
             if (shared > _OVERLAP * np.minimum(areas[last], areas[at])).any():
                 views.append([])
             views[-1].append(at)
-        largest = max(range(len(views)), key=lambda number: areas[views[number]].mean())
+        # Labels begin with the number of a tile, or of the whole, which is first where tiles are a mosaic.
+        labels = self.result.scores.labels
+        counts = [len({labels[part].partition(":")[0] for part in parts}) for parts in views]
+        whole = counts.index(1) if 1 in counts else 0
         tiles = "tiles" if len(views) == 2 else "tiles {}"  # noqa: PLR2004 - the whole, and the others
         return [
-            ("whole picture" if number == largest else tiles.format(number), parts)
+            ("whole picture" if number == whole else tiles.format(number), parts)
             for number, parts in enumerate(views)
         ]
 
     def strong(self) -> list[int]:
         """Return the words that rest on a part."""
-        return [at for at, row in enumerate(self.rows) if row.max() >= WEAK]
+        return [at for at, row in enumerate(self.rows) if row.max() >= self.least > 0]
 
     def opening(self) -> dict[str, Any]:
-        """Return what the view opens on: the word that loses most without a part, and that part's view."""
+        """Return what the view opens on: the word with the largest number of a part, and that part's view."""
         word, part = np.unravel_index(self.rows.argmax(), self.rows.shape)
         views = self.views
         return {
@@ -156,23 +181,52 @@ class ShownPicture(ShownSources):
         strong = self.strong()
         lines = [
             f"“{cut(str(targets[at]))}” rests most on {self.named(int(self.rows[at].argmax()))}: "
-            f"{self.rows[at].max():+.2f} nats."
+            f"{self.amount(self.rows[at].max())}."
             for at in strong
         ]
         if len(strong) < len(targets):
             which = "The other words rest" if strong else f"“{cut(self.sentences[0])}” rests"
-            lines.append(f"{which} on no part of the picture: all are below {WEAK} nats.")
+            lines.append(f"{which} on no part of the picture: all are below {self.limit}.")
         return " ".join(lines)
+
+    def balance(self, word: int | None) -> str:
+        """Return how much of a word is the picture's and how much the text's; None: of the whole answer."""
+        result = self.result
+
+        def of(values: Any) -> str:
+            return self.amount(float(self._together(values) if word is None else values[word]))
+
+        picture, text = of(result.picture), of(result.text)
+        if self.measure == "nats":
+            line = (
+                f"The whole picture gives {picture}; the text alone {text}, counted from a token at random."
+            )
+        elif result.residual is not None:
+            line = f"The picture has {picture}, the text {text}; {self.method.kept_by} {of(result.residual)}."
+        else:
+            line = f"The picture has {picture}, the text {text}."
+        if self.measure != "nats" and len(self.views) > 1:
+            views = {name: self.rows[:, parts].sum(1) for name, parts in self.views}
+            rest = np.array(result.picture) - self.rows.sum(1)
+            if np.abs(rest).max() > _ROUNDING * self.top:
+                views["new lines and class tokens"] = rest
+            line += f" Of the picture: {', '.join(f'{name} {of(values)}' for name, values in views.items())}."
+        return line.replace("-", "−")
+
+    def _notes(self) -> list[str]:
+        """Return the remarks of the method, besides those of the trace; losses have none but `cover`."""
+        notes = self.result.scores.warning.split("; ") if self.measure != "nats" else []
+        return [note for note in notes if note and note not in self.trace.warning]
 
     @property
     def cover(self) -> str:
-        """That single numbers are small where several parts show the same."""
-        return "Parts that show the same cover for each other: each is then small alone."
+        """That losses are small where several parts show the same; "" of methods that take nothing away."""
+        alone = "Parts that show the same cover for each other: each is then small alone."
+        return alone if self.measure == "nats" else ""
 
     def described(self) -> dict[str, Any]:
         """Return `ShownSources` of sources.ts, with the boxes of the parts as shares of the sides."""
         high, wide = self.size
-        result = self.result
         picture = {
             "size": [high, wide],
             "boxes": [rounded(np.array(box) / (high, wide, high, wide)) for box in self.boxes],
@@ -180,9 +234,9 @@ class ShownPicture(ShownSources):
             "prompt": cut(self.prompt),
             "strong": self.strong(),
             "most": rounded(self.rows.max(1)),
-            "whole": rounded(np.array(result.picture)),
-            "text": rounded(np.array(result.text)),
+            "balance": [self.balance(at) for at in range(len(self.rows))],
+            "balanceOfAll": self.balance(None),
             "top": self.top_of_answer,
-            "how": REMOVALS[result.by],
+            "how": "; ".join([self.method.about, *self._notes()]),
         }
         return super().described() | {"top": self.top, "picture": picture}

@@ -55,11 +55,17 @@ class ShownSources:
         title: What the numbers are.
         question: The beginning of the question that the view answers.
         removal: What happens to a part while the model writes the answer again.
+        measure: The unit of the numbers: "nats", "logits" or "share".
+        relation: The word between a number and its part: "without", or "from".
+        places: Decimal places of a number.
         pictured: The trace whose picture is shown; None: the parts are of a text.
     """
 
     result: Sources | PictureSources
     removal = "hidden"
+    measure = "nats"
+    relation = "without"
+    places = 2
     pictured: Trace | None = None
 
     def __init__(self, result: Sources) -> None:
@@ -148,11 +154,27 @@ class ShownSources:
         near = {at + step for at in largest if abs(values[at]) >= limit for step in (-1, 0, 1)}
         return [at for at in every if roles[at] or at in near]
 
+    @property
+    def least(self) -> float:
+        """The least number of a part that a sentence rests on."""
+        return WEAK
+
+    @property
+    def limit(self) -> str:
+        """The same in words."""
+        return f"{self.least:g} {self.measure}"
+
+    def amount(self, value: float) -> str:
+        """Return a number with its unit."""
+        if self.measure == "share":
+            return f"{value:.{self.places - 1}%}"
+        return f"{value:+.{self.places}f} {self.measure}"
+
     def strongest(self, sentence: int) -> int | None:
         """Return the part on which a sentence rests most; None where no part matters much."""
         values = self.values[sentence]
         best = max(self.inside, key=lambda at: values[at], default=None)
-        return None if best is None or values[best] < WEAK else best
+        return None if best is None or not values[best] >= self.least > 0 else best
 
     def score(self, sentence: int, part: int, word: int | None = None) -> float:
         """Return the nats that a sentence, or one of its words, loses with a part hidden."""
@@ -169,8 +191,8 @@ class ShownSources:
         best = self.strongest(sentence)
         text = f"“{cut(self.sentences[sentence])}”"
         if best is None:
-            return f"{text} rests on no {self.unit}: all are below {WEAK} nats."
-        return f"{text} rests most on {self.named(best)}: {self.values[sentence, best]:+.2f} nats."
+            return f"{text} rests on no {self.unit}: all are below {self.limit}."
+        return f"{text} rests most on {self.named(best)}: {self.amount(self.values[sentence, best])}."
 
     @property
     def cover(self) -> str:
@@ -196,10 +218,14 @@ class ShownSources:
         return {
             "unit": self.unit,
             "removal": self.removal,
+            "measure": self.measure,
+            "relation": self.relation,
+            "places": self.places,
             "parts": [part._asdict() for part in self.parts],
             "answer": answer,
             "top": top,
-            "weak": WEAK,
+            "least": self.least,
+            "limit": self.limit,
             "cover": self.cover,
         }
 

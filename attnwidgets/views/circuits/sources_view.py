@@ -39,7 +39,9 @@ class SourcesView(StandaloneView):
     rows between them unfold the others.
 
     Of a picture, each word that rests on a part has a small copy of it, all on one scale; words that rest on
-    none have no copy. A model that reads the whole picture and its tiles has both, and a switch.
+    none have no copy. Numbers are in the unit of the result: nats, logits or shares. Where a model reads the
+    whole picture and its tiles, several tokens lie on a pixel: a switch chooses one of these views, in which
+    each token is drawn in its own box, and the text says how much each view has.
 
     A card or a part is chosen by a click, or by the up and down keys. **Without it**, or Enter, lets the
     model write the answer again with the message hidden, or the part painted over: greedy, up to 16 tokens
@@ -97,6 +99,8 @@ class SourcesView(StandaloneView):
     def score(self, sentence: int, part: int, *, word: int | None = None) -> float:
         """Return the nats that a sentence of the answer, or one of its words, loses without a part.
 
+        Of a picture, the number is in the result's `unit`.
+
         Args:
             sentence: Number of the sentence; of a picture's answer 0, which is all of it.
             part: Number of the part.
@@ -152,7 +156,7 @@ class SourcesView(StandaloneView):
         return self.shown.described(), []
 
     def _answer_words(self, sentence: int) -> Answer:
-        """Answer with the nats of the words of a sentence [word][part]."""
+        """Answer with the numbers of the words of a sentence [word][part]."""
         return [rounded(values) for _, values in self.shown.words[int(sentence)]], []
 
     def _with_words(self) -> Iterator[dict[str, Any]]:
@@ -182,9 +186,10 @@ class SourcesView(StandaloneView):
                 yield {"of": "source", "sentence": sentence, "part": part, "word": None}
 
     def describe(self) -> str:
-        """Return on which part each sentence, or each word of a picture's answer, rests most, with nats."""
+        """Return on which part each sentence, or each word of a picture's answer, rests most, in numbers."""
         shown = self.shown
-        return " ".join([*(shown.rests(at) for at in range(len(shown.sentences))), shown.cover])
+        lines = [*(shown.rests(at) for at in range(len(shown.sentences))), shown.cover]
+        return " ".join(filter(None, lines))
 
     def _still(self, theme: Theme) -> Sheet:
         from attnwidgets.views.still.sources import sources_sheet

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnwidgets.figures.palettes import heat_map, span_of
+from attnwidgets.figures.palettes import Ramp, heat_map, span_of
 from attnwidgets.figures.parts.matrix import Scale
 from attnwidgets.figures.parts.media import Copies, boxed
 from attnwidgets.figures.parts.numbers import Bar, Bars
@@ -74,22 +74,25 @@ def _picture_sheet(view: Any, theme: Theme) -> Sheet:
     for each, row in zip(words, rows, strict=True):
         best = max(parts, key=lambda part: row[part])
         name = "the whole answer" if each is None else shown.words[0][each][0]
-        names.append((name, f"{row[best]:+.2f} nats, {shown.named(best)}"))
+        names.append((name, f"{shown.amount(row[best])}, {shown.named(best)}"))
     copies = Copies(
         [boxed(shown.pixels, boxes, (row[parts] / top).clip(-1, 1), theme) for row in rows],
         names,
         words.index(word) if word in words else -1,
     )
     extent = "all words on one scale" if word is not None else "the whole answer"
+    is_signed = shown.measure != "share"
     colours = heat_map("", signed=True, dark=theme.name == "dark")
+    if not is_signed:
+        colours = Ramp(np.asarray(colours(np.linspace(0.5, 1, 257)))[:, :3], f"{colours.name}-above")
     return Sheet(
         str(view.options["title"]) or f"{shown.question} the answer rest on?",
         [
             Words(shown.prompt),
             Words(shown.sentences[0], quiet=False, bold=True),
             copies,
-            Scale(colours, span_of(shown.rows, signed=True, vmax=top), f"{shown.title}, {extent}"),
+            Scale(colours, span_of(shown.rows, signed=is_signed, vmax=top), f"{shown.title}, {extent}"),
             *(Words(note, quiet=False) for note in _written(view, "With the whole picture")),
         ],
-        f"{shown.rests(0)} {shown.cover}",
+        f"{shown.rests(0)} {shown.cover}".strip(),
     )

@@ -7,6 +7,8 @@ import type { Filters } from "../../wire/viewState.ts";
 export interface ScaleState {
   map: MapName;
   range: readonly [number, number];
+  /** Whether a signed map is used above zero alone. */
+  isAbove?: boolean;
   /** The word for the end of a range that differs from picture to picture. */
   end?: string;
   /** The meaning of the numbers, as a tooltip: "share of the row". */
@@ -42,8 +44,8 @@ export function createScale(): ColourScale {
       mode = scale || SCALE;
       common = extent === "all";
     },
-    show({ map, range, end, words, empty = "", sink = "" }) {
-      setStyles(ramp, { background: rampCss(map) });
+    show({ map, range, end, words, isAbove, empty = "", sink = "" }) {
+      setStyles(ramp, { background: rampCss(map) + (isAbove ? " right / 200%" : "") });
       const isLog = mode === "log" && range[0] >= 0;
       setText(low, isLog ? `≤ ${tickText(valueAt(1e-9, range, mode))}` : tickText(range[0]));
       setText(high, end ?? tickText(range[1]));

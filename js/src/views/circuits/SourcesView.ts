@@ -1,7 +1,7 @@
 /**
  * Which messages, or parts of a picture, an answer rests on: a sentence or a word of the answer is chosen, and the
- * messages are cards, coloured by the nats that it loses with each hidden. A picture has a copy for each word. A button
- * makes the model write the answer without a message, or a part.
+ * messages are cards, coloured by the nats that it loses with each hidden. A picture has a copy for each word, in nats,
+ * logits or shares. A button makes the model write the answer without a message, or a part.
  */
 import { heatMap } from "../../colour.ts";
 import type { ViewContext } from "../../context.ts";
@@ -17,16 +17,9 @@ import { only, view } from "../base/view.ts";
 import { type AnswerText, createAnswerText, createStrip } from "./sources/answer.ts";
 import { type Cards, createCards } from "./sources/cards.ts";
 import { type CopyActions, createPictures } from "./sources/pictures.ts";
-import {
-  largest,
-  named,
-  type Picture,
-  type PictureParts,
-  type ShownSources,
-  type SourcesOptions,
-} from "./sources/sources.ts";
+import { amount, largest, named, type Picture, type ShownSources, type SourcesOptions } from "./sources/sources.ts";
 import { createWritten, type WrittenAnswer } from "./sources/written.ts";
-import { decimal, inQuotes } from "./words.ts";
+import { inQuotes } from "./words.ts";
 
 /** Smallest width in px with the answer next to the messages. */
 const WIDE = 860;
@@ -171,14 +164,15 @@ function note(state: SourcesState, picture: Picture): void {
   const { shown, values, part, word, meant, sentence } = picture;
   const quantity = chosenWords(state.ctx.options as SourcesOptions);
   const top = largest(picture);
-  const nats = (at: number): string => `${decimal(values[at] ?? 0, 2, true)} nats`;
+  const number = (at: number): string => amount(shown, values[at]);
   const likelier = (at: number): string => {
     const value = values[at] ?? 0;
+    if (shown.measure !== "nats") return number(at);
     const times = Math.exp(Math.abs(value));
     // Two digits, and beyond a billion no number that anyone could picture.
     const digits = { maximumSignificantDigits: 2 };
     const factor = times < 1e9 ? times.toLocaleString("en", digits) : "over a billion";
-    return `without it ${quantity} is ${factor} times ${value < 0 ? "likelier" : "less likely"} (${nats(at)})`;
+    return `without it ${quantity} is ${factor} times ${value < 0 ? "likelier" : "less likely"} (${number(at)})`;
   };
   const lines: HTMLElement[] = [];
   if (top === null) lines.push(h("p", `No ${shown.unit} comes before the answer, other than those set apart.`));
@@ -187,37 +181,31 @@ function note(state: SourcesState, picture: Picture): void {
       h(
         "p",
         h("b", `No ${shown.unit} matters much`),
-        `: the largest is ${named(shown, top)} with ${nats(top)}, below ${shown.weak}.`,
+        `: the largest is ${named(shown, top)} with ${number(top)}, below ${shown.limit}.`,
       ),
     );
   else lines.push(h("p", "Rests most on ", h("b", named(shown, meant)), `: ${likelier(meant)}.`));
   if (part !== null && part !== meant) lines.push(h("p", h("b", named(shown, part)), `: ${likelier(part)}.`));
   const question = shown.parts.findIndex(({ kind }) => kind === "question");
   if (question >= 0)
-    lines.push(h("p.source-quiet", `Every answer needs the question, which stands apart: ${nats(question)}.`));
-  if (shown.picture) lines.push(...ofPicture(shown.picture, word));
+    lines.push(h("p.source-quiet", `Every answer needs the question, which stands apart: ${number(question)}.`));
+  if (shown.picture) {
+    const { balance, balanceOfAll, how } = shown.picture;
+    const all = [
+      word === null ? balanceOfAll : (balance[word] ?? ""),
+      `${how.charAt(0).toUpperCase()}${how.slice(1)}.`,
+    ];
+    lines.push(...all.map((text) => h("p.source-quiet", text)));
+  }
   const answerPart = shown.parts.findIndex(({ kind }) => kind === "answer");
-  if (answerPart >= 0 && sentence > 0) lines.push(h("p.source-quiet", `Its own earlier words: ${nats(answerPart)}.`));
-  lines.push(h("p.source-quiet", shown.cover));
+  if (answerPart >= 0 && sentence > 0) lines.push(h("p.source-quiet", `Its own earlier words: ${number(answerPart)}.`));
+  if (shown.cover) lines.push(h("p.source-quiet", shown.cover));
   setChildren(state.notes, ...lines);
 }
 
 /** The chosen part of the answer, in words. */
 const chosenWords = ({ word, isPicture }: SourcesOptions): string =>
   word !== null ? "this word" : isPicture ? "the answer" : "this sentence";
-
-/** How much the whole picture gives, and the text alone; and how parts were removed. */
-function ofPicture({ whole, text, how }: PictureParts, word: number | null): HTMLElement[] {
-  const sum = (values: number[]): string =>
-    decimal(word === null ? values.reduce((all, each) => all + each, 0) : (values[word] ?? 0), 2, true);
-  return [
-    h(
-      "p.source-quiet",
-      `The whole picture gives ${sum(whole)} nats; the text alone ${sum(text)}, counted from a token at random.`,
-    ),
-    h("p.source-quiet", `${how.charAt(0).toUpperCase()}${how.slice(1)}.`),
-  ];
-}
 
 function say({ ctx, root, frame, picture, over }: SourcesState, aloud: boolean): void {
   if (!picture) return;
@@ -231,8 +219,8 @@ function say({ ctx, root, frame, picture, over }: SourcesState, aloud: boolean):
   const of = `${number}${inQuotes(text ?? "")}`;
   const words =
     at === null
-      ? `no ${shown.unit} reaches ${shown.weak} nats · ${of}`
-      : `${decimal(values[at] ?? 0, 4, true)} nats without ${named(shown, at)} · ${of}`;
+      ? `no ${shown.unit} reaches ${shown.limit} · ${of}`
+      : `${amount(shown, values[at], 2)} ${shown.relation} ${named(shown, at)} · ${of}`;
   frame.readout.show(words, aloud && root.contains(root.ownerDocument.activeElement));
 }
 
@@ -258,16 +246,18 @@ function update(state: SourcesState): void {
   frame.lacks(values ? null : missingAnswer(answers, "words", { sentence }, "words"));
   if (!values || !rows) return;
   const best = largest({ shown, values });
-  const meant = best !== null && (values[best] ?? 0) >= shown.weak ? best : null;
+  const meant = best !== null && shown.least > 0 && (values[best] ?? 0) >= shown.least ? best : null;
   const top = (word === null && shown.picture?.top) || shown.top;
   const { part, view } = options;
   draw(state, title, { shown, sentence, word, part, meant, values, rows, top, view, theme: ctx.theme });
 }
 
-function tintOf({ shown, word }: Picture): string {
-  if (word === null) return "All words together: their nats are summed.";
-  const others = shown.picture?.strong.length ? "Words without a picture lose" : "All words lose";
-  return `A word's tint is the most that it loses without a part. ${others} less than ${shown.weak} nats.`;
+function tintOf({ shown, word, rows }: Picture): string {
+  if (word === null)
+    return `All words together: ${shown.measure === "share" ? "the mean of their shares" : `their ${shown.measure} are summed`}.`;
+  const strong = shown.picture?.strong.length;
+  const others = `${strong ? "Words without a picture have" : "All words have"} none that reaches ${shown.limit}.`;
+  return `A word's tint is the number of its largest part. ${strong === rows.length ? "" : others}`;
 }
 
 function draw(state: SourcesState, title: string, picture: Picture): void {
@@ -280,10 +270,12 @@ function draw(state: SourcesState, title: string, picture: Picture): void {
   const parts = shown.parts.filter(({ kind }) => kind !== "answer").length;
   setText(state.count, `${parts} ${parts === 1 ? shown.unit : plural(shown.unit)}`);
   state.root.ariaLabel = `${title} ${shown.answer.map(({ rests }) => rests).join(" ")}`;
+  const isShare = shown.measure === "share";
   const extent = shown.picture && word !== null ? "for all words" : "for the whole answer";
   scale.show({
     map: heatMap(true, ctx.theme),
-    range: [-top, top],
+    range: [isShare ? 0 : -top, top],
+    ...(isShare ? { isAbove: true, end: amount(shown, top) } : {}),
     words: `${(ctx.options as SourcesOptions).measures}; one scale ${extent}`,
   });
   setText(state.prompt, shown.picture?.prompt ?? "");

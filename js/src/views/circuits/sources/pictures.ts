@@ -3,9 +3,9 @@ import { colourAt, cssOf, heatMap } from "../../../colour.ts";
 import type { ViewContext } from "../../../context.ts";
 import { createWatch, h, keyboard, on, onResize, setChildren, setStyles } from "../../../dom.ts";
 import { mediaOf } from "../../media/media.ts";
-import { word as bare, decimal, inQuotes } from "../words.ts";
+import { word as bare, inQuotes } from "../words.ts";
 import { type CardActions, type Cards, scrollTo } from "./cards.ts";
-import { type Box, largestOf, named, type Picture, partAt, widthOfCopies } from "./sources.ts";
+import { amount, type Box, largestOf, named, type Picture, partAt, widthOfCopies } from "./sources.ts";
 
 export interface CopyActions extends CardActions {
   /** Choose a word, null: the whole answer, and a part of the picture. */
@@ -21,7 +21,7 @@ const [EDGED, THICKEST, EDGE] = [9, 5, 0.08];
 const PIXELS = 4;
 
 const KEYS =
-  "↑ ↓: the part with more or fewer nats · ← →: another word · Enter: the answer without the part · Esc: let go";
+  "↑ ↓: the part with the next smaller or larger number · ← →: another word · Enter: the answer without the part · Esc: let go";
 
 interface Copy {
   word: number | null;
@@ -157,7 +157,7 @@ function write(state: Pictures): void {
   for (const copy of state.copies) {
     const values = valuesOf(picture, copy.word);
     const best = largestOf(values, partsOf(picture));
-    const rests = best === null ? "" : `${decimal(values[best] ?? 0, 2, true)} nats without ${named(shown, best)}`;
+    const rests = best === null ? "" : `${amount(shown, values[best])} ${shown.relation} ${named(shown, best)}`;
     copy.rests.textContent = rests;
     copy.element.ariaLabel = `${copy.word === null ? "the whole answer" : inQuotes(shown.answer[sentence]?.words[copy.word] ?? "")}: ${rests}`;
     const isChosen = copy.word === word;

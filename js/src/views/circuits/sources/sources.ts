@@ -2,6 +2,7 @@
 import { colourAt, cssOf, heatMap, inkOn, type Theme } from "../../../colour.ts";
 import { setStyles } from "../../../dom.ts";
 import type { ViewOptions } from "../../../wire/viewState.ts";
+import { decimal } from "../words.ts";
 
 /** The twin of `Part` in attnwidgets/views/circuits/sources_shown.py. */
 export interface Part {
@@ -14,7 +15,7 @@ export interface Part {
 export interface Sentence {
   text: string;
   words: string[];
-  /** Nats lost with each part hidden. */
+  /** The number of each part: nats lost with it hidden. */
   values: number[];
   /** The parts that are shown at first. */
   unfolded: number[];
@@ -38,16 +39,14 @@ export interface PictureParts {
   prompt: string;
   /** The words that rest on a part. */
   strong: number[];
-  /**
-   * Nats that each word loses without any single part, at most, and without all parts; and the nats that the text gives
-   * it.
-   */
+  /** The largest number of each word. */
   most: number[];
-  whole: number[];
-  text: number[];
+  /** How much of each word, and of the whole answer, is the picture's and the text's, in words. */
+  balance: string[];
+  balanceOfAll: string;
   /** The end of the scale of the whole answer. */
   top: number;
-  /** How parts were removed, in words. */
+  /** How parts were measured, in words. */
   how: string;
 }
 
@@ -56,12 +55,19 @@ export interface ShownSources {
   unit: string;
   /** The treatment of a removed part while the model writes: "hidden". */
   removal: string;
+  /** The unit of the numbers, and the word between a number and its part. */
+  measure: "nats" | "logits" | "share";
+  relation: "without" | "from";
+  /** Decimal places of a number. */
+  places: number;
   picture?: PictureParts;
   parts: Part[];
   answer: Sentence[];
   /** The largest size of a number: the end of the common scale. */
   top: number;
-  weak: number;
+  /** The least number of a part that a word rests on; also in words: "0.6 nats". */
+  least: number;
+  limit: string;
   cover: string;
 }
 
@@ -95,7 +101,7 @@ export interface Picture {
   /** The chosen part, and the default part if none is chosen. */
   part: number | null;
   meant: number | null;
-  /** The nats of each part for the chosen part of the answer. */
+  /** The number of each part for the chosen part of the answer. */
   values: readonly number[];
   /** Of each word [word][part], where they are drawn as well. */
   rows: readonly (readonly number[])[];
@@ -110,6 +116,12 @@ export interface Picture {
 export function named({ unit, parts }: ShownSources, part: number): string {
   const { name = "", role = "" } = parts[part] ?? {};
   return name ? `${unit} ${name}` : role;
+}
+
+/** A number with its unit, and `more` decimal places than usual; the twin of `amount` in sources_shown.py. */
+export function amount({ measure, places }: ShownSources, value = 0, more = 0): string {
+  const digits = places + more;
+  return measure === "share" ? `${decimal(100 * value, digits - 1)}%` : `${decimal(value, digits, true)} ${measure}`;
 }
 
 /** Cards and folded runs in their order; the answer's earlier words appear only if there are any. */
