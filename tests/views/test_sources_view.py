@@ -132,3 +132,36 @@ def test_other_units_are_named_by_their_number_and_their_message(result):
     assert [part.name for part in parts[:3]] == ["0", "1", "2"]
     roles = aw.circuits.sources(trace, unit="role").view().shown.parts
     assert [part.role for part in roles] == ["system", "user", "the answer so far"]
+
+
+def test_passages_are_named_by_their_titles_and_the_question_by_its_role():
+    passages = [("Ada", "She lives in Rome."), ("Bob", "He lives in Oslo.")]
+    messages = [
+        {"role": "user", "content": "Ada: She lives in Rome.\nHe lives in Oslo.\n\nWho lives in Oslo?"},
+        {"role": "assistant", "content": "Bob does."},
+    ]
+    trace = aw.trace(chats.model(), chats.tokenizer("chatml"), messages=messages, passages=passages)
+    parts = aw.circuits.sources(trace, unit="passage").view().shown.parts
+    assert [(part.name, part.role, part.text, part.kind) for part in parts[:3]] == [
+        ("0", "Ada", "She lives in Rome.", ""),
+        ("1", "Bob", "He lives in Oslo.", ""),
+        ("2", "user", "Who lives in Oslo?", "question"),
+    ]
+
+
+def test_relevance_is_shown_in_logits_and_hides_nothing(result):
+    relevance = aw.circuits.sources(result.trace, method="lrp")
+    shown = relevance.view().shown.described()
+    assert (shown["measure"], shown["relation"], shown["cover"]) == ("logits", "from", "")
+    for row, sentence in zip(relevance.scores.values, shown["answer"], strict=True):
+        best = 1 + int(np.argmax(row[1:3]))  # the system message and the question stand apart
+        assert sentence["strongest"] == (best if row[best] > 0 else None)
+        assert "nats" not in sentence["rests"]
+
+
+def test_a_view_without_parts_but_those_that_stand_apart_says_so():
+    messages = MESSAGES[3:]
+    trace = aw.trace(chats.model(), chats.tokenizer("chatml"), messages=messages)
+    words = aw.circuits.sources(trace).view().describe()
+    assert "Before “It is Ada.” no message comes but those that stand apart." in words
+    assert "below" not in words

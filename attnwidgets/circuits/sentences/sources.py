@@ -274,8 +274,8 @@ class Sources(Table, Viewable):
         return target if isinstance(target, tuple) else (str(target),)
 
     def _repr_mimebundle_(self, **options: Any) -> Any:
-        """Return the view, where a kernel can show it, and text; by "lrp", text."""
-        return {"text/plain": repr(self)} if self.method == "lrp" else bundle_of(self, **options)
+        """Return the view, where a kernel can show it, and text."""
+        return bundle_of(self, **options)
 
     def __repr__(self) -> str:
         nothing = f"no {self.scores.unit} matters much"
@@ -283,7 +283,8 @@ class Sources(Table, Viewable):
             f"{sentence!r}: {nothing if part is None else repr(part)}"
             for sentence, part in zip(self._sentences(), self.strongest(), strict=True)
         )
-        return f"<Sources by {self.method}: {said} ({_COVER})>"
+        remark = "" if self.method == "lrp" else f" ({_COVER})"
+        return f"<Sources by {self.method}: {said}{remark}>"
 
 
 def sources(
@@ -368,7 +369,7 @@ def sources(
         paper=METHOD_PAPERS[method],
         title=TITLES[method],
         options=options,
-        notes=[_COVER, whole],
+        notes=["" if method == "lrp" else _COVER, whole],
     )
     scores = Attributions(
         result.values,

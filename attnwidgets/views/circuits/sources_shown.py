@@ -26,6 +26,7 @@ _UNFOLDED = 12  # parts that are all shown
 _STRONGEST = 5  # of more parts, those that are shown with their neighbours
 _LEAST = 0.1  # of the largest number, from which a part is shown
 _LONGEST = 320  # characters of a part
+_POSITIVE = 1e-9
 
 
 class Part(NamedTuple):
@@ -74,6 +75,8 @@ class ShownSources:
         self.roles, self.spans = result.roles, result.spans
         self.unit = result.scores.unit
         self.title = TITLES[result.method].replace("part", self.unit)
+        if result.method == "lrp":
+            self.measure, self.relation = "logits", "from"
         self.question = f"Which {self.unit} does"
         self.sentences = tuple(str(text) for text in result.scores.targets)
         self.values: Float = np.atleast_2d(np.asarray(result.scores.values, dtype=np.float64))
@@ -91,14 +94,26 @@ class ShownSources:
         head, _, text = label.partition(": ") if of_message else (str(at), "", label)
         name, _, role = head.partition(" ")
         if trace is not None:
-            tokens = trace.axes(trace.default_stack)[0].tokens
-            text = joined([tokens[i] for i in span], tokens)
+            axis = trace.axes(trace.default_stack)[0]
+            text = joined([axis.tokens[i] for i in span], axis.tokens).strip(" ↵")
             message = next((item for item in trace.messages if set(span) <= set(item.tokens)), None)
             if message is not None and len(span) == len(message.tokens):
                 text = message.text
-            is_title = not of_message and not text.startswith(label.removesuffix("…"))
-            role = role or (label if is_title else message.role if message is not None else "")
+            if span[0] in self._titled:
+                role, text = label, text.removeprefix(label).lstrip(" :.↵") or text
+            elif not of_message:
+                is_label = self.unit == "passage" or text.startswith(label.removesuffix("…"))
+                role = label if not is_label else message.role if message is not None else ""
         return Part(name, role, cut(text, _LONGEST), kind)
+
+    @cached_property
+    def _titled(self) -> set[int]:
+        """The first tokens of the parts that are passages with a title."""
+        if self.trace is None or self.unit != "passage":
+            return set()
+        passages = self.trace.axes(self.trace.default_stack)[0].units["passage"]
+        elements = zip(passages.spans, passages.titled or (), strict=False)
+        return {span[0] for span, is_titled in elements if is_titled}
 
     @cached_property
     def words(self) -> list[list[tuple[str, Float]]]:
@@ -156,13 +171,13 @@ class ShownSources:
 
     @property
     def least(self) -> float:
-        """The least number of a part that a sentence rests on."""
-        return WEAK
+        """The least number of a part that a sentence rests on; of logits any that is positive."""
+        return WEAK if self.measure == "nats" else _POSITIVE
 
     @property
     def limit(self) -> str:
         """The same in words."""
-        return f"{self.least:g} {self.measure}"
+        return f"{0 if self.least == _POSITIVE else self.least:g} {self.measure}"
 
     def amount(self, value: float) -> str:
         """Return a number with its unit."""
@@ -190,13 +205,17 @@ class ShownSources:
         """Return in words on which part a sentence rests."""
         best = self.strongest(sentence)
         text = f"“{cut(self.sentences[sentence])}”"
+        if not self.inside:
+            return f"Before {text} no {self.unit} comes but those that stand apart."
         if best is None:
             return f"{text} rests on no {self.unit}: all are below {self.limit}."
         return f"{text} rests most on {self.named(best)}: {self.amount(self.values[sentence, best])}."
 
     @property
     def cover(self) -> str:
-        """That single numbers are small where several parts say the same."""
+        """That losses are small where several parts say the same; "" of relevance, which hides nothing."""
+        if self.measure != "nats":
+            return ""
         return f"{self.unit.capitalize()}s that say the same cover for each other: each is then small alone."
 
     def described(self) -> dict[str, Any]:
@@ -214,7 +233,7 @@ class ShownSources:
         ]
         every = [self.values, *(values for row in self.words for _, values in row)]
         # What is below the limit stays pale, also where nothing is above it.
-        top = max(WEAK, *(float(np.max(np.abs(values), initial=0)) for values in every))
+        top = max(self.least, *(float(np.max(np.abs(values), initial=0)) for values in every))
         return {
             "unit": self.unit,
             "removal": self.removal,

@@ -54,7 +54,6 @@ class SourcesView(StandaloneView):
 
     Raises:
         TypeError: `shown` is something else.
-        ValueError: It was measured by "lrp", in logits.
         IndexError: The answer has no such sentence.
     """
 
@@ -67,10 +66,6 @@ class SourcesView(StandaloneView):
             raise TypeError(
                 "SourcesView() shows the result of aw.circuits.sources or aw.vision.sources, not "
                 f"{type(shown).__name__}."
-            )
-        if isinstance(shown, Sources) and shown.method == "lrp":
-            raise ValueError(
-                'SourcesView() shows nats; method="lrp" gives logits, which .scores.view() shows.'
             )
         self.shown: ShownSources = ShownSources(shown) if isinstance(shown, Sources) else ShownPicture(shown)
         count = len(self.shown.sentences)
@@ -97,9 +92,10 @@ class SourcesView(StandaloneView):
         return words | start | self.shown.opening() | {"writes": writes, "written": []}
 
     def score(self, sentence: int, part: int, *, word: int | None = None) -> float:
-        """Return the nats that a sentence of the answer, or one of its words, loses without a part.
+        """Return the number of a part for a sentence of the answer, or one of its words.
 
-        Of a picture, the number is in the result's `unit`.
+        It is in nats that the sentence loses without the part; by "lrp" in logits, and of a picture in the
+        result's `unit`.
 
         Args:
             sentence: Number of the sentence; of a picture's answer 0, which is all of it.

@@ -2,7 +2,7 @@
 import { h, keyboard, on, setChildren, setFlag, setStyles } from "../../../dom.ts";
 import { plural } from "../../base/navigation.ts";
 import { decimal } from "../words.ts";
-import { named, type Picture, type Row, rowsOf, shade } from "./sources.ts";
+import { amount, named, type Picture, type Row, rowsOf, shade } from "./sources.ts";
 
 export interface Cards {
   element: HTMLElement;
@@ -50,7 +50,8 @@ export function createCards(signal: AbortSignal, actions: CardActions): Cards {
     cards = rows.map((row, i) => cardOf(picture as Picture, row, `${id}-${i}`));
     at = rows.indexOf(picture.part as Row);
     setChildren(list, ...cards);
-    list.ariaLabel = `${plural(shown.unit)}, with the nats lost without each`;
+    const numbers = shown.relation === "from" ? `${shown.measure} from` : `${shown.measure} lost without`;
+    list.ariaLabel = `${plural(shown.unit)}, with the ${numbers} each`;
     point();
   };
   const unfold = (row: Row): void => {
@@ -141,7 +142,7 @@ function cardOf(picture: Picture, row: Row, id: string): HTMLElement {
       role: "option",
       id,
       "data-part": String(row),
-      "aria-label": `${named(shown, row)}, ${name ? `${role}, ` : ""}${decimal(value, 2, true)} nats: ${text}`,
+      "aria-label": `${named(shown, row)}, ${name ? `${role}, ` : ""}${amount(shown, value)}: ${text}`,
       ...(kind ? { "data-kind": kind } : {}),
     },
     head,
