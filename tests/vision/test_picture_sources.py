@@ -224,6 +224,12 @@ def test_new_lines_of_several_views_count_as_the_picture_and_pixels_are_refused(
     assert of_picture.sum() > result.scores.shape[1] == 48
     assert result.picture[0] == pytest.approx(values[of_picture].sum(), abs=1e-5)
     assert result.text[0] == pytest.approx(values[~of_picture].sum(), abs=1e-5)
+    hidden = np.flatnonzero(of_picture).tolist()
+    with aw.suppress(trace, hidden, [at for at in range(len(of_picture)) if at not in hidden]):
+        logits = trace.rerun().logits
+    log_p = [float(each[-2].log_softmax(-1)[int(trace.input_ids[-1])]) for each in (trace.logits, logits)]
+    lost = aw.vision.sources(trace, answer, by="hide").picture[0]
+    assert lost == pytest.approx(log_p[0] - log_p[1], abs=1e-5)
     refusal = r"LlavaNextForConditionalGeneration, which reads \(1, 5, 3, 32, 32\)"
     with pytest.raises(UnsupportedModelError, match=refusal):
         aw.vision.sources(trace, answer, by="lrp_pixels")
