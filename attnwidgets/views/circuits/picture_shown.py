@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +10,7 @@ import numpy as np
 from attnwidgets.circuits.sentences.written_without import written_without
 from attnwidgets.tracing.text.display import joined
 from attnwidgets.views.base.standalone_view import cut
-from attnwidgets.views.circuits.sources_shown import Part, ShownSources, rounded
+from attnwidgets.views.circuits.sources_shown import Part, ShownSources, places_of, rounded
 from attnwidgets.vision.picture_answer import picture_tokens
 from attnwidgets.vision.picture_removal import painter
 from attnwidgets.vision.picture_sources import METHODS, PictureSources
@@ -64,8 +63,7 @@ class ShownPicture(ShownSources):
             max(self.least, float(np.abs(values).max(initial=0))) or 1.0
             for values in (self.rows, self.values)
         )
-        # Two digits of the largest number, at least.
-        self.places = max(2, 1 - math.floor(math.log10(self.top)))
+        self.places = places_of(self.top)
 
     @property
     def least(self) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -80,6 +81,8 @@ class ShownSources:
         self.question = f"Which {self.unit} does"
         self.sentences = tuple(str(text) for text in result.scores.targets)
         self.values: Float = np.atleast_2d(np.asarray(result.scores.values, dtype=np.float64))
+        if self.measure != "nats":
+            self.places = places_of(float(np.abs(self.values).max(initial=0)) or 1.0)
 
     @cached_property
     def parts(self) -> list[Part]:
@@ -247,6 +250,11 @@ class ShownSources:
             "limit": self.limit,
             "cover": self.cover,
         }
+
+
+def places_of(largest: float) -> int:
+    """Return the decimal places that show two digits of the largest number, two or more."""
+    return max(2, 1 - math.floor(math.log10(largest)))
 
 
 def rounded(values: Float) -> list[float]:

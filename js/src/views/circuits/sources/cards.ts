@@ -148,7 +148,7 @@ function cardOf(picture: Picture, row: Row, id: string): HTMLElement {
     head,
     h("span.source-text", { dir: "auto", title: text }, words),
     h("span.source-track", bar),
-    h("span.source-value", decimal(value, 2, true)),
+    h("span.source-value", decimal(value, shown.places, true)),
   );
   setFlag(card, "data-meant", row === meant && part === null);
   return card;
