@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from attnwidgets._progress import report
-from attnwidgets.tracing.anatomy.block_log import BlockLog, attends, subtracts
+from attnwidgets.tracing.anatomy.block_log import BlockLog, attending, attends, subtracts
 from attnwidgets.tracing.anatomy.blocks import with_measured
 from attnwidgets.tracing.causal_mask import supports_sdpa
 from attnwidgets.tracing.mixers.log import MixerLog
@@ -212,12 +212,14 @@ def recording(
     try:
         with ExitStack() as exits:
             if is_on_interface(modules.values()):
-                exits.enter_context(implementation(model, NAME))
+                exits.enter_context(implementation(model, NAME, modules.values()))
             if is_outside(modules.values()):
                 exits.enter_context(following([model]))
             yield session
     finally:
         observer.reset(token)
+        # They may refer to the session: the twin would live until the garbage collector runs.
+        session.edits = session.listeners = session.readers = ()
 
 
 @dataclass(frozen=True)
@@ -321,7 +323,7 @@ def record(model: nn.Module, inputs: Mapping[str, Any], *, watches: bool = False
         options["use_cache"] = False
     modules = named_modules(model)
     on_interface = is_on_interface(modules.values())
-    if not on_interface and any(map(attends, modules.values())):
+    if not on_interface and attending(modules.values()):
         require_room_for_maps(model, inputs, "is recorded where it meets the values")
     log, mixers = BlockLog(modules), MixerLog(modules, attention=any(map(subtracts, modules.values())))
     readers = [_progress_of(model), log.attention, mixers.see]
