@@ -312,7 +312,9 @@ def id_rows(ids: Any, mask: Any = None) -> tuple[list[list[int]], bool]:
             f"{MEDIA}"
         )
     single = table.dim() == 1
-    kept_mask = torch.ones_like(table) if mask is None else _table(mask, "attention_mask")
+    if mask is None:
+        return table.reshape(-1, table.shape[-1]).tolist(), single or len(table) == 1
+    kept_mask = _table(mask, "attention_mask")
     if [n for n in kept_mask.shape if n > 1] != [n for n in table.shape if n > 1]:
         raise ValueError(
             f"attention_mask is {list(kept_mask.shape)}, and input_ids are {list(table.shape)}: give one "
