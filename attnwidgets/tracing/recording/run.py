@@ -452,6 +452,7 @@ def _samples(
             "pipeline or a wrapper has one of its own. Token ids need none: aw.trace(model, None, input_ids)"
         )
     options: dict[str, Any] = {"limit": limit, "truncation": truncation, "extra": room}
+    options["private"] = own_tokenizer(reader)
     if user_input.messages is not None:
         return [_chat(reader, user_input.messages, user_input.template, user_input.passages, options)], True
     if user_input.words is not None or isinstance(text, str):
