@@ -263,7 +263,7 @@ class _Copy:
             if kind in _TABLE_KINDS and name in _TABLES:
                 # Most are empty: a module has eight tables of hooks.
                 attributes[name] = table = value.copy() if value else kind()
-                if value and kind is not set:
+                if value and isinstance(table, dict):
                     for key, item in value.items():
                         table[key] = self.of(item)
             elif kind not in _PLAIN and (kind not in _TABLE_KINDS or value):
