@@ -110,6 +110,9 @@ def printable(text: str, limit: int = 24) -> str:
 
 def is_right_to_left(labels: Iterable[str]) -> bool:
     """Return whether most letters are written from right to left; names in brackets do not count."""
+    labels = tuple(labels)
+    if all(map(str.isascii, labels)):
+        return False
     letters = [
         letter for label in labels if not _MARKER.fullmatch(label) for letter in label if letter.isalpha()
     ]

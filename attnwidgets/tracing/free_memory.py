@@ -75,7 +75,7 @@ def _limits() -> Iterator[int]:
 def _text_of(path: str) -> str:
     """Return the text of a file of the kernel; "" if there is none."""
     try:
-        return Path(path).read_text(encoding="ascii", errors="replace")
+        return Path(path).read_bytes().decode("ascii", errors="replace")
     except OSError:
         return ""
 

@@ -230,7 +230,7 @@ def interventions(model: Any = None) -> tuple[Intervention, ...]:
         return tuple(intervention for inner in models for intervention in interventions(inner))
     if is_trace(model):
         model = model.model
-    session = None if model is None else session_of(unwrap(model))
+    session = session_of(unwrap(model)) if model is not None and changers.get() else None
     return () if session is None else tuple(session.active)
 
 

@@ -35,13 +35,16 @@ def options_of(module: nn.Module) -> tuple[tuple[str, str], ...]:
 
     An adapter's scaling, a norm's epsilon, which adapter is active, that a layer is causal.
     """
-    is_model, left_out = hasattr(type(module), "config_class"), _left_out()
+    left_out = _left_out()
+    values = [(name, value) for name, value in vars(module).items() if name not in left_out]
+    if values and hasattr(type(module), "config_class"):
+        values = [(name, value) for name, value in values if not name.startswith("_")]
     return tuple(
-        (name, repr(sorted(value, key=repr) if isinstance(value, (set, frozenset)) else value))
-        for name, value in vars(module).items()
-        if name not in left_out
-        and (type(value) in _PLAIN or _is_short(value))
-        and not (is_model and name.startswith("_"))
+        [
+            (name, repr(sorted(value, key=repr) if isinstance(value, (set, frozenset)) else value))
+            for name, value in values
+            if type(value) in _PLAIN or _is_short(value)
+        ]
     )
 
 
@@ -102,11 +105,17 @@ def _samples(modules: list[nn.Module]) -> tuple[bytes, ...]:
             # Other classes, of quantised weights, may not be indexed like tensors.
             if tensor is None or type(tensor) not in (torch.Tensor, torch.nn.Parameter):
                 continue
-            if tensor.is_meta or not tensor.numel():
+            count = tensor.numel()
+            if tensor.is_meta or not count:
                 continue
-            values = tensor.detach() if tensor.is_contiguous() else tensor.detach().select(0, 0)
-            step = max(1, int(values.numel() / _SAMPLES))
-            by_kind.setdefault((tensor.device, tensor.dtype), []).append(values.flatten()[::step])
+            if tensor.is_contiguous():
+                step = max(1, int(count / _SAMPLES))
+                # A slice of the flattened tensor takes three times as long.
+                values = tensor.detach().as_strided((-(-count // step),), (step,))
+            else:
+                values = tensor.detach().select(0, 0).flatten()
+                values = values[:: max(1, int(len(values) / _SAMPLES))]
+            by_kind.setdefault((tensor.device, tensor.dtype), []).append(values)
     return tuple(bytes(torch.cat(parts).view(torch.uint8).cpu().numpy()) for parts in by_kind.values())
 
 

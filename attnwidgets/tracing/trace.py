@@ -17,7 +17,6 @@ import uuid
 from collections import OrderedDict
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -188,7 +187,7 @@ class Trace(Suggesting):
     @property
     def units(self) -> Mapping[str, Unit]:
         """Units of the default stack's tokens, by name."""
-        return MappingProxyType(dict(self.axes()[0].units))
+        return self.axes()[0].units
 
     @property
     def text(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import sys
 from typing import Any
 
@@ -339,3 +340,24 @@ def test_nothing_is_printed(bert: Any, gpt: Any, capfd: pytest.CaptureFixture[st
 def test_suggestions() -> None:
     assert suggest("Layr", ["layer", "head"]) == " Did you mean 'layer'?"
     assert suggest("zzz", ["layer", "head"]) == ""
+
+
+def test_each_text_of_a_list_keeps_the_inputs_that_it_has_alone(bert: Any) -> None:
+    texts = ["the cat sat", "the cat", "the cat sat on the mat"]
+    for text, traced in zip(texts, trace(*bert, texts), strict=True):
+        alone = trace(*bert, text).inputs
+        assert traced.inputs.keys() == alone.keys()
+        for name, values in alone.items():
+            assert torch.equal(traced.inputs[name], values)
+            assert traced.inputs[name].untyped_storage().nbytes() == values.nbytes, "it holds the batch"
+
+
+def test_words_that_are_read_late_are_those_of_the_text_when_it_was_traced(bert: Any) -> None:
+    early, late, pickled = (trace(*bert, "the cat sat. the mat sat.") for _ in range(3))
+    units = dict(early.units)
+    assert list(units) == ["token", "word", "sentence", "paragraph"]
+    assert "frame" not in late.units
+    assert late.units["sentence"] == units["sentence"]
+    assert pickle.loads(pickle.dumps(pickled.axes()[0])) == early.axes()[0]
+    with pytest.raises(ValueError, match="does not follow 'the'"):
+        trace(*bert, "the cat sat", words=["the", "dog"])

@@ -13,6 +13,8 @@ import torch
 from torch import nn
 
 from attnwidgets.tracing.recording.borrow import origin, twin_of, twins_in
+from attnwidgets.tracing.recording.module_calls import kept_pass
+from attnwidgets.tracing.recording.run import trace
 from tests.tracing import tiny
 from tests.tracing.test_borrow import mixed_model, state_of
 
@@ -125,6 +127,22 @@ def test_hooks_are_the_users_own_and_see_the_twins_modules() -> None:
     twin = twin_of(model)
     run(twin, "BERT")
     assert seen == [twin.bert.encoder.layer[1]]
+
+
+def test_a_trace_leaves_no_twin_to_the_garbage_collector() -> None:
+    model = tiny.build(tiny.TEXT["BERT"])
+    traced = trace(model, None, [5, 17, 31, 9])
+    kept = kept_pass(traced)
+    assert kept is not None
+    twin = weakref.ref(kept.model)
+    del kept
+    gc.collect()
+    gc.disable()
+    try:
+        del traced
+        assert twin() is None
+    finally:
+        gc.enable()
 
 
 def test_a_twin_of_a_twin_is_of_the_model() -> None:

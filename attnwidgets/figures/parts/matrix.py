@@ -207,8 +207,8 @@ class Map:
 
     def _apart(self, area: Area, grid: _Grid, width: float) -> None:
         start = self.values.shape[1] - 0.5 + 1.5 * PAD / grid.side
-        for row, share in enumerate(self.apart):
-            wide = 0.4 / grid.side * float(np.clip(np.nan_to_num(share), 0, 1))
+        shares = np.clip(np.nan_to_num(np.asarray(self.apart, dtype=float)), 0, 1)
+        for row, wide in enumerate((0.4 / grid.side * shares).tolist()):
             area.rectangle(start, row - 0.2, wide, 0.4, fill=area.theme.apart)
         room = width - grid.left - self.values.shape[1] * grid.side - 2 * PAD
         room = min(room, self._beside) if len(self.totals) else room

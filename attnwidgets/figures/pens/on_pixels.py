@@ -278,7 +278,8 @@ class Canvas:
     def lay(self, corner: tuple[int, int], painted: NDArray[np.uint8]) -> None:
         """Lay levels [row, column, red green blue opacity] over the page."""
         whole = Image.fromarray(painted)
-        self.image.paste(whole.convert("RGB"), corner, whole.getchannel("A"))
+        opaque = bool((painted[..., 3] == 255).all())  # noqa: PLR2004 - a level
+        self.image.paste(whole.convert("RGB"), corner, None if opaque else whole.getchannel("A"))
 
     def hatch(self, box: Pixels, ink: Pixels, way: int) -> None:
         """Draw slanted lines over a box."""
@@ -430,7 +431,7 @@ def _few_colours(image: Image.Image) -> tuple[NDArray[np.uint8], NDArray[np.uint
     # A table of all colours there are: of its pages, only those that are used take memory.
     table = np.zeros(1 << 24, dtype=np.uint8)
     table[_packed(colours)] = numbers
-    pixels = np.frombuffer(image.convert("RGBA").tobytes(), "<u4") & 0xFFFFFF
+    pixels = np.frombuffer(image.tobytes("raw", "RGBX"), "<u4") & 0xFFFFFF
     return table[pixels].reshape(image.height, image.width), palette
 
 

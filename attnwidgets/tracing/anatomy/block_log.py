@@ -66,10 +66,8 @@ class BlockLog:
         self._elements: dict[int, tuple[str, str]] = {}
         self._modules: dict[int, nn.Module] = {}
         self._named = modules
-        self._attentions = []
+        self._attentions = attending(modules.values())
         for path, part in self._named.items():
-            if attends(part):
-                self._attentions.append(part)
             if isinstance(part, LISTS):
                 for child, element in part.named_children():
                     # A module without submodules is not a block.
@@ -240,10 +238,19 @@ def attends(module: nn.Module) -> bool:
     )
 
 
+def attending(modules: Collection[nn.Module]) -> list[nn.Module]:
+    """Return the modules of a model that attend; see `attends`."""
+    # Few classes are named as an attention, and every trace asks.
+    kinds = {
+        kind for kind, module in {type(module): module for module in modules}.items() if is_attention(module)
+    }
+    return [module for module in modules if type(module) in kinds and attends(module)]
+
+
 def subtracts(module: nn.Module) -> bool:
     """Return whether a module subtracts heads of its attention from others (differential attention)."""
     own = module._parameters  # noqa: SLF001 - every module is looked at in every trace
-    return any(name.startswith("lambda_q") and own[name] is not None for name in own)
+    return bool(own) and any(name.startswith("lambda_q") and own[name] is not None for name in own)
 
 
 def unrecorded_mixers(

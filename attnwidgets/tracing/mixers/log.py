@@ -94,7 +94,11 @@ class MixerLog:
     def __init__(self, modules: Mapping[str, nn.Module], *, attention: bool = False) -> None:
         self._modules = modules
         self._attention = attention
-        is_needed = watch_kernels(modules.values()) or attention or any(map(_module_kernel, modules.values()))
+        is_needed = (
+            watch_kernels(modules.values())
+            or attention
+            or any(map(_module_kernel, set(map(type, modules.values()))))
+        )
         self._elements = _blocks(modules.values()) if is_needed else None
         self.blocks: dict[str, list[MixedBlock]] = {}
         self._frames: list[_Frame] = []
@@ -139,7 +143,7 @@ class MixerLog:
         if isinstance(output, torch.Tensor):
             if isinstance(module, nn.Conv1d):
                 frame.convolutions += module_convolution(module, args)
-            elif read_module := _module_kernel(module):
+            elif read_module := _module_kernel(type(module)):
                 frame.kernels.append(read_module(frame, kwargs, output))
             self._finish(frame, output)
 
@@ -247,10 +251,9 @@ def _memory(frame: _Frame, kwargs: Mapping[str, Any], output: Tensor) -> KernelC
 _MODULES = {"LightningAttention": _lightning, "xLSTMBackend": _memory}
 
 
-def _module_kernel(module: nn.Module) -> Callable[[_Frame, Mapping[str, Any], Tensor], KernelCall] | None:
-    """Return the reader of a module whose code is a kernel; None for any other module."""
-    name = type(module).__name__
-    return next((read for end, read in _MODULES.items() if name.endswith(end)), None)
+def _module_kernel(kind: type[nn.Module]) -> Callable[[_Frame, Mapping[str, Any], Tensor], KernelCall] | None:
+    """Return the reader of a class of modules whose code is a kernel; None for any other class."""
+    return next((read for end, read in _MODULES.items() if kind.__name__.endswith(end)), None)
 
 
 def _mix_of(frame: _Frame, output: Tensor) -> Mix | None:

@@ -143,6 +143,8 @@ def traces_of(
     interventions = said_of(given_model)
     state = state_of(unwrap(given_model))
     stacks = recorded.stacks
+    added = {name: count for name in stacks if (count := added_to(given_model, name))}
+    heads, left = other_heads(recorded.outputs), caveats(recorded.blocks)
     reader = text_tokenizer(tokenizer)
     config: Any = getattr(model, "config", None)
     logits = logits_in(recorded.outputs)
@@ -191,26 +193,16 @@ def traces_of(
                 model_id=getattr(config, "_name_or_path", "") or type(model).__name__,
                 input_ids=input_ids,
                 logits=own_logits,
-                inputs=collate(model, reader, [sample]) if len(samples) > 1 else inputs,
+                inputs=_alone(inputs, number, sample) if len(samples) > 1 else inputs,
                 warning="; ".join(
-                    filter(
-                        None,
-                        (
-                            sample.warning,
-                            recorded.note,
-                            *apart,
-                            *caveats(recorded.blocks),
-                            axes.warning(),
-                            other_heads(recorded.outputs),
-                        ),
-                    )
+                    filter(None, (sample.warning, recorded.note, *apart, *left, axes.warning(), heads))
                 ),
                 memory=memory,
                 answer=answer,
                 state=state,
                 predicted=predict(answer, own_logits, reader, input_ids),
                 interventions=interventions,
-                added={name: count for name in table if (count := added_to(given_model, name))},
+                added={name: count for name, count in added.items() if name in table},
                 unrecorded={
                     name: stack_blocks for name, stack_blocks in recorded.blocks.items() if name not in table
                 },
@@ -219,6 +211,14 @@ def traces_of(
             )
         )
     return traces
+
+
+def _alone(inputs: Mapping[str, Any], number: int, sample: Sample) -> dict[str, Any]:
+    """Return the inputs of a text of a batch, without its padding; copies, which do not hold the batch."""
+    lengths = {name: sample.decoder_ids if name.startswith("decoder") else sample.ids for name in inputs}
+    return {
+        name: rows[number : number + 1, : len(lengths[name] or ())].clone() for name, rows in inputs.items()
+    }
 
 
 def _own_logits(logits: Any, number: int, batch: int, padding: int, memory: int) -> Tensor | None:

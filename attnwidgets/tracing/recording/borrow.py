@@ -16,6 +16,7 @@ import operator
 import threading
 import types
 import weakref
+from collections import OrderedDict
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, cast
@@ -43,8 +44,13 @@ _MADE_FROM = "_attnwidgets_made_from"
 COMPILED = "_compiled_call_impl"
 _CONTAINERS = (list, tuple, dict, set)
 _PLAIN = frozenset({bool, int, float, str, type(None), torch.dtype, torch.device, torch.Size})
-# The tables of every module, which are never shared.
-_TABLES = frozenset(name for name, value in vars(nn.Module()).items() if isinstance(value, (dict, set)))
+_TABLE_KINDS = (dict, OrderedDict, set)
+# The tables of every module that are never shared. A twin is neither saved nor loaded: hooks on that are.
+_TABLES = frozenset(
+    name
+    for name, value in vars(nn.Module()).items()
+    if type(value) in _TABLE_KINDS and "state_dict" not in name
+)
 
 
 def unwrap(model: Any) -> nn.Module:
@@ -81,27 +87,24 @@ def _instead(value: Any) -> str:
 def configs_of(modules: Iterable[nn.Module]) -> list[Any]:
     """Return every config object that a model's modules read its attention implementation from, each once."""
     configs: dict[int, Any] = {}
-
-    def add(config: object) -> None:
-        if config is None or id(config) in configs or not hasattr(config, IMPLEMENTATION):
-            return
-        configs[id(config)] = config
-        for name in getattr(config, "sub_configs", {}):
-            add(getattr(config, name, None))
-
-    for module in modules:
-        add(vars(module).get("config"))
+    waiting = [vars(module).get("config") for module in modules][::-1]
+    while waiting:
+        config = waiting.pop()
+        if config is not None and id(config) not in configs and hasattr(config, IMPLEMENTATION):
+            configs[id(config)] = config
+            waiting += [getattr(config, name, None) for name in getattr(config, "sub_configs", {})][::-1]
     return list(configs.values())
 
 
 @contextmanager
-def implementation(model: nn.Module, name: str) -> Iterator[None]:
+def implementation(model: nn.Module, name: str, modules: Iterable[nn.Module] | None = None) -> Iterator[None]:
     """Switch every config of a model to an attention implementation, and back on exit.
 
     The attribute behind `set_attn_implementation` is set directly: that method warns, asks the hub for
-    kernels and does not reach models that are only partly on the attention interface.
+    kernels and does not reach models that are only partly on the attention interface. `modules` are those of
+    the model, if they are listed already.
     """
-    configs = configs_of(modules_of(model))
+    configs = configs_of(modules_of(model) if modules is None else modules)
     before = [getattr(config, IMPLEMENTATION) for config in configs]
     try:
         for config in configs:
@@ -223,15 +226,6 @@ class _Copy:
         self._inside = set(map(id, modules))
         self.trains = any(module.training for module in modules)
         self._copies: dict[int, Any] = {}
-        self._makers: tuple[tuple[Any, Callable[[Any], Any]], ...] = (
-            (nn.Module, self._module),
-            (torch.Tensor, self._tensor),
-            (_CONTAINERS, self._container),
-            (types.MethodType, self._method),
-            (functools.partial, self._partial),
-            (types.FunctionType, self._function),
-            (weakref.ref, self._reference),
-        )
 
     def of(self, value: Any) -> Any:
         """Return a value as the twin holds it: the same object if nothing in it had to be copied."""
@@ -240,9 +234,9 @@ class _Copy:
         copied = self._copies.get(id(value))
         if copied is not None:
             return copied
-        for kinds, make in self._makers:
+        for kinds, make in self._MAKERS:
             if isinstance(value, kinds):
-                return make(value)
+                return make(self, value)
         attributes = getattr(value, "__dict__", ())
         if IMPLEMENTATION in attributes:
             return self._config(value)
@@ -261,19 +255,18 @@ class _Copy:
         self._copies[id(module)] = twin
         attributes = vars(twin)
         attributes.update(vars(module))  # at once, since another thread may add a name
-        for name in _TABLES & attributes.keys():
-            # Most are empty: a module has twelve tables of hooks.
-            value = attributes[name]
-            attributes[name] = table = value.copy() if value else type(value)()
-            if value and isinstance(value, dict):
-                for key, item in value.items():
-                    table[key] = self.of(item)
         attributes.pop(COMPILED, None)
         if compiled:
             attributes.pop("forward", None)
-        for name in attributes.keys() - _TABLES:
-            value = attributes[name]
-            if type(value) not in _PLAIN:
+        for name, value in attributes.items():
+            kind = type(value)
+            if kind in _TABLE_KINDS and name in _TABLES:
+                # Most are empty: a module has eight tables of hooks.
+                attributes[name] = table = value.copy() if value else kind()
+                if value and isinstance(table, dict):
+                    for key, item in value.items():
+                        table[key] = self.of(item)
+            elif kind not in _PLAIN and (kind not in _TABLE_KINDS or value):
                 attributes[name] = self.of(value)
         attributes.setdefault("training", False)
         attributes[_ORIGIN] = origin(module)
@@ -375,3 +368,14 @@ class _Copy:
             if part is not None:
                 vars(copied)[name] = self.of(part)
         return copied
+
+    # Bound methods would keep the twin in a cycle, until the garbage collector runs.
+    _MAKERS: tuple[tuple[Any, Callable[[_Copy, Any], Any]], ...] = (
+        (nn.Module, _module),
+        (torch.Tensor, _tensor),
+        (_CONTAINERS, _container),
+        (types.MethodType, _method),
+        (functools.partial, _partial),
+        (types.FunctionType, _function),
+        (weakref.ref, _reference),
+    )

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from attnwidgets.tracing.anatomy.block_log import attends
+from attnwidgets.tracing.anatomy.block_log import attending, attends
 from attnwidgets.tracing.recording.attention_function import attention, changer_of, observer
 from attnwidgets.tracing.recording.products import (
     MAPS,
@@ -348,7 +348,7 @@ def is_on_interface(modules: Iterable[nn.Module]) -> bool:
 def is_outside(modules: Collection[nn.Module]) -> bool:
     """Return whether any of a model's modules attend, or may, outside transformers' attention interface."""
     covered = set(_on_interface(modules))
-    return not covered or any(attends(module) and module not in covered for module in modules)
+    return not covered or any(module not in covered for module in attending(modules))
 
 
 class _FollowedPass(threading.local):

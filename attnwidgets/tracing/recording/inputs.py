@@ -8,7 +8,7 @@ that the tokens spell (`_aligned`).
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
@@ -104,16 +104,23 @@ def text_of_ids(
         text = "".join(f"{label} " for label in labels)
         spans = [match.span() for match in re.finditer(r"\S+", text)]
     else:
-        spellings = tokenizer.convert_ids_to_tokens(list(ids))
-        # A model may have more ids than its tokenizer has tokens: rows that pad a matrix.
-        tokens = [f"⟨#{i}⟩" if token is None else str(token) for i, token in zip(ids, spellings, strict=True)]
-        specials = special_ids(tokenizer) if specials is None else specials
-        special = tuple(i in specials for i in ids)
-        scheme = scheme_of(tokenizer, tokens)
-        pieces = pieces_of(tokens, special, scheme)
-        labels = display(pieces, scheme)
+        labels, special, pieces = _labelled(tokenizer, ids, specials)
         text, spans = reassemble(pieces)
     return Text(labels, tuple(spans), special, (0,) * len(labels), (text,), (None,), boundary)
+
+
+def _labelled(
+    tokenizer: Any, ids: Sequence[int], specials: frozenset[int] | None = None
+) -> tuple[tuple[str, ...], tuple[bool, ...], Any]:
+    """Return display strings of ids, which are special, and the pieces that spell a text."""
+    spellings = tokenizer.convert_ids_to_tokens(list(ids))
+    # A model may have more ids than its tokenizer has tokens: rows that pad a matrix.
+    tokens = [f"⟨#{i}⟩" if token is None else str(token) for i, token in zip(ids, spellings, strict=True)]
+    specials = special_ids(tokenizer) if specials is None else specials
+    special = tuple(i in specials for i in ids)
+    scheme = scheme_of(tokenizer, tokens)
+    pieces = pieces_of(tokens, special, scheme)
+    return display(pieces, scheme), special, pieces
 
 
 def limit_of(model: nn.Module, tokenizer: Any) -> int | None:
@@ -163,8 +170,11 @@ def encode(
     extra: int = 0,
     chat: Chat | None = None,
     passages: tuple[Passage, ...] = (),
+    private: Any = None,
 ) -> Sample:
     """Tokenize a text or pair. Half a character (a lone surrogate) becomes U+FFFD, with a warning.
+
+    `private` is what `own_tokenizer` returned, if it was called before, for many texts.
 
     Without offsets of its tokenizer, a text has neither messages nor passages; a warning says so.
 
@@ -181,7 +191,7 @@ def encode(
     arguments: dict[str, Any] = {"add_special_tokens": specials, "verbose": False, "padding": False}
     if fast:
         arguments["return_offsets_mapping"] = True
-    private = own_tokenizer(tokenizer)
+    private = own_tokenizer(tokenizer) if private is None else private
     encoded = private(*pair, **arguments, truncation=False)
     length = len(encoded["input_ids"])
     if limit is not None and length > limit:
@@ -193,19 +203,21 @@ def encode(
     if not ids:
         raise ValueError(f"text {text!r} has no tokens in this tokenizer")
     types = encoded.get("token_type_ids")
-    shown = text_of_ids(tokenizer, ids)
     if fast:
-        shown = replace(_placed(shown, tokenizer, encoded, apart=chat is None), texts=pair, words=word_lists)
-        shown = replace(shown, chat=chat, passages=passages)
+        labels, special, _ = _labelled(tokenizer, ids)
+        places = _placed(special, tokenizer, encoded, apart=chat is None)
+        shown = Text(labels, *places, pair, word_lists, chat=chat, passages=passages)
         warnings += [] if chat is None else spelled_specials(chat, shown)
-    elif chat is not None or passages:
-        units = "messages" if chat is not None else "passages"
-        warnings.append(
-            f"{units} are not among the units: {type(tokenizer).__name__} reports no offsets; use its fast "
-            "version"
-        )
-    elif words is not None or pair_words is not None or text_pair is not None:
-        shown = _aligned(shown, tokenizer, pair, word_lists)
+    else:
+        shown = text_of_ids(tokenizer, ids)
+        if chat is not None or passages:
+            units = "messages" if chat is not None else "passages"
+            warnings.append(
+                f"{units} are not among the units: {type(tokenizer).__name__} reports no offsets; use its "
+                "fast version"
+            )
+        elif words is not None or pair_words is not None or text_pair is not None:
+            shown = _aligned(shown, tokenizer, pair, word_lists)
     return Sample(ids, shown, None if types is None else list(types), warning="; ".join(warnings))
 
 
@@ -218,11 +230,13 @@ def _not_empty(text: str, text_pair: str | None) -> list[str]:
     return [text] if text_pair is None else [text, text_pair]
 
 
-def _placed(shown: Text, tokenizer: Any, encoded: Any, *, apart: bool) -> Text:
-    """Return tokens with the spans and segments that a fast tokenizer reports.
+def _placed(
+    specials: Sequence[bool], tokenizer: Any, encoded: Any, *, apart: bool
+) -> tuple[tuple[tuple[int, int], ...], tuple[bool, ...], tuple[int, ...]]:
+    """Return the spans of tokens as a fast tokenizer reports them, which are special, and their segments.
 
     Args:
-        shown: The tokens.
+        specials: Whether each token is special by its id.
         tokenizer: The tokenizer.
         encoded: Its output.
         apart: Whether special tokens have no span: nobody wrote them.
@@ -234,13 +248,13 @@ def _placed(shown: Text, tokenizer: Any, encoded: Any, *, apart: bool) -> Text:
     # A special token spelled in the text itself (a chat template) is special too.
     special = tuple(
         side is None or is_special or i in outer
-        for side, is_special, i in zip(sides, shown.special, ids, strict=True)
+        for side, is_special, i in zip(sides, specials, ids, strict=True)
     )
     spans = tuple(
         (0, 0) if is_special and apart else (begin, end)
         for (begin, end), is_special in zip(encoded["offset_mapping"], special, strict=True)
     )
-    return replace(shown, spans=spans, special=special, segment=_segments(sides))
+    return spans, special, _segments(sides)
 
 
 def spelled_specials(chat: Chat, text: Text) -> list[str]:
@@ -313,7 +327,9 @@ def id_rows(ids: Any, mask: Any = None) -> tuple[list[list[int]], bool]:
             f"{MEDIA}"
         )
     single = table.dim() == 1
-    kept_mask = torch.ones_like(table) if mask is None else _table(mask, "attention_mask")
+    if mask is None:
+        return table.reshape(-1, table.shape[-1]).tolist(), single or len(table) == 1
+    kept_mask = _table(mask, "attention_mask")
     if [n for n in kept_mask.shape if n > 1] != [n for n in table.shape if n > 1]:
         raise ValueError(
             f"attention_mask is {list(kept_mask.shape)}, and input_ids are {list(table.shape)}: give one "

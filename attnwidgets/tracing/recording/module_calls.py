@@ -133,6 +133,13 @@ def watching(
     With `room` (bytes of hidden states to store at most), only elements of module lists are watched.
     """
     watch = Watch(modules, others, room)
+    outside: set[nn.Module] = set()
+    waiting = [*modules][:1]  # the model
+    while waiting:
+        module = waiting.pop()
+        if module not in outside and id(module) not in watch.elements:
+            outside.add(module)
+            waiting += [part for part in module._modules.values() if part is not None]  # noqa: SLF001
     with ExitStack() as exits:
         for module in modules:
             if any(part is not None for part in module._modules.values()):  # noqa: SLF001 - `children()` makes a set
@@ -142,7 +149,7 @@ def watching(
                 handle = module.register_forward_pre_hook(watch.before, prepend=True, with_kwargs=True)
                 exits.callback(handle.remove)
                 exits.callback(module.register_forward_hook(watch.after, with_kwargs=True).remove)
-            elif "norm" in type(module).__name__.lower():
+            elif module in outside and "norm" in type(module).__name__.lower():
                 exits.callback(module.register_forward_pre_hook(watch.norm).remove)
         yield watch
 

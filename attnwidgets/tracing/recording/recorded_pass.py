@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from attnwidgets._progress import report
-from attnwidgets.tracing.anatomy.block_log import BlockLog, attends, subtracts
+from attnwidgets.tracing.anatomy.block_log import BlockLog, attending, attends, subtracts
 from attnwidgets.tracing.anatomy.blocks import with_measured
 from attnwidgets.tracing.anatomy.forward import forward_parameters
 from attnwidgets.tracing.mixers.log import MixerLog
@@ -106,7 +106,7 @@ def record(model: nn.Module, inputs: Mapping[str, Any], *, watches: bool = False
         options["use_cache"] = False
     modules = named_modules(model)
     on_interface = is_on_interface(modules.values())
-    if not on_interface and any(map(attends, modules.values())):
+    if not on_interface and attending(modules.values()):
         require_room_for_maps(model, inputs, "is recorded where it meets the values")
     log, mixers = BlockLog(modules), MixerLog(modules, attention=any(map(subtracts, modules.values())))
     readers = [_progress_of(model), log.attention, mixers.see]

@@ -192,9 +192,11 @@ def recording(
     try:
         with ExitStack() as exits:
             if is_on_interface(modules.values()):
-                exits.enter_context(implementation(model, NAME))
+                exits.enter_context(implementation(model, NAME, modules.values()))
             if is_outside(modules.values()):
                 exits.enter_context(following([model]))
             yield session
     finally:
         observer.reset(token)
+        # They may refer to the session: the twin would live until the garbage collector runs.
+        session.edits = session.listeners = session.readers = ()

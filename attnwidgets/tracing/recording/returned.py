@@ -173,11 +173,18 @@ def attention_of(modules: Collection[nn.Module]) -> Hashable | None:
     for module in modules:
         attributes = vars(module)
         hooks = (*attributes["_forward_hooks"].values(), *attributes["_forward_pre_hooks"].values())
-        if is_replaced(module) or not all(map(_is_of_transformers, hooks)):
+        if "forward" in attributes and is_replaced(module):
             return None
-        options = (attributes.get(name) for name in ("is_causal", "scaling"))
-        numbers = (option if isinstance(option, (int, float)) else None for option in options)
-        flags.add((type(module), *numbers))
+        if hooks and not all(map(_is_of_transformers, hooks)):
+            return None
+        causal, scaling = attributes.get("is_causal"), attributes.get("scaling")
+        flags.add(
+            (
+                type(module),
+                causal if isinstance(causal, (int, float)) else None,
+                scaling if isinstance(scaling, (int, float)) else None,
+            )
+        )
     files = (sys.modules.get(name) for name in {kind.__module__ for kind, *_ in flags})
     eager = frozenset(getattr(file, "eager_attention_forward", None) for file in files)
     return frozenset(functions_of(modules).items()), eager, frozenset(flags)

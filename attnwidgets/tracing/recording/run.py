@@ -346,8 +346,8 @@ def _run(
 
 def _require_weights(model: nn.Module) -> None:
     """Raise a ValueError if weights were never loaded; offloaded ones are loaded when needed."""
-    tables = (module._parameters for module in modules_of(model))  # noqa: SLF001 - `parameters()` takes three times as long
-    if not any(weights is not None and weights.is_meta for table in tables for weights in table.values()):
+    tables = [module._parameters.values() for module in modules_of(model)]  # noqa: SLF001 - `parameters()` takes three times as long
+    if not any(weights is not None and weights.is_meta for table in tables for weights in table):
         return
     if not any(hasattr(module, "_hf_hook") for module in modules_of(model)):
         empty = next(name for name, weights in model.named_parameters() if weights.is_meta)

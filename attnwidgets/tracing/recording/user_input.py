@@ -26,6 +26,7 @@ from attnwidgets.tracing.recording.inputs import (
     text_tokenizer,
     words_text,
 )
+from attnwidgets.tracing.recording.loading import own_tokenizer
 from attnwidgets.tracing.recording.media import audio_sample, image_sample
 from attnwidgets.tracing.text.display import well_formed
 
@@ -175,6 +176,7 @@ def samples_of(
             "pipeline or a wrapper has one of its own. Token ids need none: aw.trace(model, None, input_ids)"
         )
     options: dict[str, Any] = {"limit": limit, "truncation": truncation, "extra": room}
+    options["private"] = own_tokenizer(reader)
     if user_input.messages is not None:
         return [_chat(reader, user_input.messages, user_input.template, user_input.passages, options)], True
     if user_input.words is not None or isinstance(text, str):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ from attnwidgets.tracing.text.messages import (
     unit_of_passages,
     units_of_chat,
 )
-from attnwidgets.tracing.text.units import TokenAxis, Unit, soft_prompt_label
+from attnwidgets.tracing.text.units import TokenAxis, Unit, Units, soft_prompt_label
 from attnwidgets.tracing.text.words import (
     GIVEN,
     STANDARD,
@@ -66,14 +67,6 @@ class Text:
         Args:
             rule: The rule that splits the text if the user gives no words: a name in `words.RULES`.
         """
-        words: list[tuple[int, int]] = []
-        sentences: list[tuple[int, int]] = []
-        paragraphs: list[tuple[int, int]] = []
-        for start, text, user_words in self._stretches():
-            in_text = word_spans(text, rule) if user_words is None else given_spans(text, user_words)
-            words += [(start + b, start + e) for b, e in in_text]
-            sentences += [(start + b, start + e) for b, e in sentence_spans(text)]
-            paragraphs += [(start + b, start + e) for b, e in paragraph_spans(text)]
         # Segments are concatenated, so that one pass over characters serves both texts.
         whole = "".join(f"{text}\n" for text in self.texts)
         starts = [0, *accumulate(len(text) + 1 for text in self.texts)]
@@ -88,13 +81,26 @@ class Text:
             )
             special = tuple(apart or owner == TEMPLATE for apart, owner in zip(special, owners, strict=True))
         trimmed = [trim(whole, begin, end) for begin, end in spans]
-        arguments = (trimmed, special, self.tokens)
-        units = {
+
+        def words(text: str, user_words: Sequence[str] | None) -> list[tuple[int, int]]:
+            return word_spans(text, rule) if user_words is None else given_spans(text, user_words)
+
+        def unit(name: str, spans_in: Callable[..., list[tuple[int, int]]], unit_rule: str = "") -> Unit:
+            elements = [
+                (start + begin, start + end)
+                for start, *stretch in self._stretches()
+                for begin, end in spans_in(*stretch)
+            ]
+            return unit_from_spans(name, whole, elements, trimmed, special, self.tokens, unit_rule)
+
+        units: dict[str, Unit | Callable[[], Unit]] = {
             "token": Unit("token", self.tokens, _each(len(self.tokens)), special),
-            "word": unit_from_spans("word", whole, words, *arguments, GIVEN if any(self.words) else rule),
-            "sentence": unit_from_spans("sentence", whole, sentences, *arguments),
-            "paragraph": unit_from_spans("paragraph", whole, paragraphs, *arguments),
+            "word": partial(unit, "word", words, GIVEN if any(self.words) else rule),
+            "sentence": partial(unit, "sentence", lambda text, _: sentence_spans(text)),
+            "paragraph": partial(unit, "paragraph", lambda text, _: paragraph_spans(text)),
         }
+        if any(self.words):  # which may not be in the text
+            units["word"] = unit("word", words, GIVEN)
         if self.passages:
             parts = () if self.chat is None else self.chat.parts
             units["passage"] = unit_of_passages(
@@ -103,9 +109,9 @@ class Text:
         messages: tuple[Message, ...] = ()
         if self.chat is not None:
             units |= units_of_chat(self.chat, whole, owners, self.tokens, special)
-            messages = messages_of(self.chat, whole, owners, special, units["sentence"])
+            messages = messages_of(self.chat, whole, owners, special, Units(units)["sentence"])
         text = "\n".join(t for t in self.texts if t)
-        return TokenAxis(self.tokens, units, self.segment, self.boundary, text, messages)
+        return TokenAxis(self.tokens, Units(units), self.segment, self.boundary, text, messages)
 
     def _stretches(self) -> Iterator[tuple[int, str, Sequence[str] | None]]:
         """Yield start, text and the user's words of stretches that words and sentences do not cross."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,7 +12,7 @@ import numpy as np
 from attnwidgets.tracing.text.display import well_formed
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from attnwidgets.tracing.text.messages import Message
 
@@ -78,6 +78,35 @@ class Unit:
         return f"<Unit {self.name}: {len(self.labels)} elements>"
 
 
+class Units(Mapping[str, Unit]):
+    """Units by name. Those given as functions are made when they are first read.
+
+    Splitting a short text into words takes as long as a tenth of a small model's pass, and most texts of a
+    list are read by tokens alone.
+    """
+
+    def __init__(self, units: Mapping[str, Unit | Callable[[], Unit]]) -> None:
+        self._units = dict(units)
+
+    def __getitem__(self, name: str) -> Unit:
+        unit = self._units[name]
+        if not isinstance(unit, Unit):
+            unit = self._units[name] = unit()
+        return unit
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._units
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._units)
+
+    def __len__(self) -> int:
+        return len(self._units)
+
+    def __repr__(self) -> str:
+        return repr(dict(self))
+
+
 @dataclass(frozen=True, repr=False)
 class TokenAxis:
     """An axis of a map: its tokens and every unit they can be read in.
@@ -101,7 +130,8 @@ class TokenAxis:
     def __post_init__(self) -> None:
         object.__setattr__(self, "tokens", tuple(map(well_formed, self.tokens)))
         object.__setattr__(self, "text", well_formed(self.text))
-        object.__setattr__(self, "units", MappingProxyType(dict(self.units)))
+        if not isinstance(self.units, Units):
+            object.__setattr__(self, "units", Units(self.units))
         if not self.segment:
             object.__setattr__(self, "segment", (0,) * len(self.tokens))
 
