@@ -125,15 +125,15 @@ def apart(work: Callable[[], Any], options: argparse.Namespace) -> Any:
     receiving, sending = FORK.Pipe(duplex=False)
 
     def child() -> None:
-        used = time.process_time()
-        resource.setrlimit(resource.RLIMIT_CPU, (int(used + options.seconds) + 1,) * 2)
+        last = int(time.process_time() + options.seconds) + 1
+        resource.setrlimit(resource.RLIMIT_CPU, (last, last + 5))  # the second limit kills without a reason
         if options.limit is not None:
             resource.setrlimit(resource.RLIMIT_AS, (int(options.limit * 1e9),) * 2)
         try:
             sending.send(work())
         except (MemoryError, RuntimeError, ValueError) as error:
             print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
-            sending.send("refused" if "force=True" in str(error) else f"failed ({type(error).__name__})")
+            sending.send("refused" if isinstance(error, ValueError) else f"failed ({type(error).__name__})")
 
     process = FORK.Process(target=child)
     process.start()
@@ -142,7 +142,11 @@ def apart(work: Callable[[], Any], options: argparse.Namespace) -> Any:
         return receiving.recv()
     except EOFError:
         process.join()
-        return f"more than {options.seconds:.0f} s" if process.exitcode == -signal.SIGXCPU else "ended"
+        return (
+            f"more than {options.seconds:.0f} s"
+            if process.exitcode == -signal.SIGXCPU
+            else f"ended with {process.exitcode}"
+        )
 
 
 def measure(tokens: int, options: argparse.Namespace) -> Iterator[tuple[str, str]]:
