@@ -278,7 +278,7 @@ def _unread(query: Tensor, key: Tensor, value: Tensor, settings: dict[str, Any],
         )
     output = value.new_empty((*query.shape[:-1], value.shape[-1]))
     for rows, weights in weights_by_blocks(query, key, settings):
-        output[:, :, rows] = torch.matmul(weights.to(value.dtype), value)
+        output[:, :, rows] = torch.matmul(weights.to(value.dtype), value[:, :, : weights.shape[-1]])
     return output
 
 
