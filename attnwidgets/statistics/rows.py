@@ -338,4 +338,5 @@ def duplicate_token(rows: Rows) -> Sums:
 
 def _towards(rows: Rows, targets: Targets) -> Sums:
     mask = rows.roles.targets_of(targets)[rows.queries]
-    return rows.sums(rows.mass(mask), mask.any(axis=1))
+    has_target: Bool = np.asarray(mask.any(axis=1))
+    return rows.sums(rows.mass(mask), has_target)
