@@ -14,7 +14,8 @@ from typing import Any
 
 from bench_retrace import serving
 from browser import FLAGS, executable
-from lab import Lab
+
+from tests.browser.lab import Lab
 
 LENGTHS = (14, 256)
 SETUP = """import attnwidgets as aw

@@ -19,7 +19,7 @@ import tested  # noqa: F401 - tests can be imported from here on
 
 import attnwidgets as aw
 from attnwidgets.views.page.live.weights import layout_of
-from tests.views.live_pages import LivePage, asks, session_code
+from tests.views.live_pages import LivePage, asks, sessions
 from tests.views.test_engine import answers
 
 RUNS = 25
@@ -32,8 +32,9 @@ TEXT = (
 
 def measure(title: str, made: tuple, text: str, typed: list[str], folder: Path) -> None:
     """Print a line of the table: a model whose page is asked for texts that were not recorded."""
-    page = LivePage(session_code(folder), folder, aw.Explorer(aw.trace(*made, text)))
-    first, *times = [answer.ms for answer in page.answers(*(asks("preview", text=one) for one in typed))]
+    with sessions(folder) as node:
+        page = LivePage(node, folder, aw.Explorer(aw.trace(*made, text)))
+        first, *times = [answer.ms for answer in page.answers(*(asks("preview", text=one) for one in typed))]
     parameters = sum(parameter.numel() for parameter in made[0].parameters())
     print(
         f"| {title} | {parameters:,} | {len(typed[0]) + 1} | {first:.0f} | {min(times):.0f} | "

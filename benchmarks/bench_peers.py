@@ -3,8 +3,8 @@
     python benchmarks/bench_peers.py                    prints the tables
     python benchmarks/bench_peers.py --write            and writes them into benchmarks/README.md
 
-bertviz must be installed; of the others, those that are installed are measured: bertviz 1.4.1, circuitsvis
-1.43.3, inspectus 0.2.0 (its maps need none of its dependencies), attnview 0.5.1.
+Those that are installed are measured, and the others are named: bertviz 1.4.1, circuitsvis 1.43.3,
+inspectus 0.2.0 (its maps need none of its dependencies), attnview 0.5.1.
 
 All get the same attention matrices, recorded once, and draw in the same headless Chromium. No token of the
 text contains a `#`, with which Inspectus draws nothing. bertviz loads require.js, d3 and jQuery from a CDN;
@@ -344,12 +344,10 @@ def report(rows: list[Row], further: int, options: argparse.Namespace) -> str:
     import attnwidgets as aw
     from attnwidgets.views.wire.runtime import COMMON_PARTS
 
-    names = ("attnwidgets", "bertviz", "transformers", "torch", "anywidget", "playwright")
-    versions = ", ".join(
-        f"{name} {version(name)}"
-        for name in (*names, "circuitsvis", "inspectus", "attnview")
-        if installed(name)
-    )
+    names = ("attnwidgets", "transformers", "torch", "anywidget", "playwright", *map(str.lower, PEERS))
+    versions = ", ".join(f"{name} {version(name)}" for name in names if installed(name))
+    missing = [name for name in names if not installed(name)]
+    versions += f"; not installed, and left out: {', '.join(missing)}" if missing else ""
     # The code of a notebook with one Explorer: the core, and the parts that this view needs.
     scripts = ("attnwidgets", *aw.Explorer.NEEDS.scripts, *COMMON_PARTS)
     runtime = sum((HERE.parent / "attnwidgets" / "static" / f"{name}.js").stat().st_size for name in scripts)

@@ -21,12 +21,10 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+import tested
 from browser import FLAGS, executable
 
-ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT / "tests" / "browser"))
-
-from lab import Lab  # noqa: E402 - it lies with the tests
+from tests.browser.lab import Lab
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -90,7 +88,7 @@ def serving() -> Iterator[tuple[str, str, Path]]:
     """Run JupyterLab on a scratch folder; yield its address, token and folder."""
     with tempfile.TemporaryDirectory() as scratch:
         names = ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "JUPYTERLAB_SETTINGS_DIR")
-        environment = {**os.environ, **dict.fromkeys(names, scratch), "PYTHONPATH": str(ROOT)}
+        environment = {**os.environ, **dict.fromkeys(names, scratch), "PYTHONPATH": str(tested.ROOT)}
         environment["HF_HUB_OFFLINE"] = "1"
         port = 8000 + os.getpid() % 1000
         command = [

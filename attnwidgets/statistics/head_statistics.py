@@ -7,20 +7,21 @@ register themselves (`statistic.py`). Maps are read layer by layer in chunks of 
 from __future__ import annotations
 
 from copy import copy
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from attnwidgets.explanations.registry.several_traces import takes_lists
 from attnwidgets.explanations.results.description import plain
-from attnwidgets.statistics.row_shares import Float, Queries, Roles, by_layer, divided, source_of
+from attnwidgets.statistics.row_shares import Queries, Roles, divided, means, rows_of, source_of
 from attnwidgets.statistics.statistic import compute, named
 from attnwidgets.statistics.table import HeadStatistics, RankedHead
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from attnwidgets.statistics.row_shares import Rows
+    from attnwidgets.statistics.row_shares import Rows, Sums
 
 
 @takes_lists
@@ -202,7 +203,6 @@ def similar_heads(
     """
     source, unit = source_of(shown, stack, None, unit, "similar_heads")
     roles = Roles(source.to(unit), "text")
-    [(_, _, reference)] = by_layer(source.select(layer=layer, head=head), unit, roles, "similar heads")
     searched = source if other is None else source_of(other, stack, None, unit, "similar_heads")[0]
     sizes = Roles(searched.to(unit), "text")
     searched_roles = copy(roles)
@@ -212,22 +212,28 @@ def similar_heads(
             f"other has {sizes.queries} queries and {sizes.keys} keys, this map {roles.queries} and "
             f"{roles.keys}: rows can be compared only if they are over the same elements."
         )
+    reference = source.select(layer=layer, head=head).to(unit)
+
+    def divergence(rows: Rows) -> Sums:
+        values = reference.rows(layer, None, rows.queries)[..., : rows.shares.shape[2]]
+        return _divergence(rows_of(values, roles, "the head", roles.seen, rows.queries), rows)
+
+    [divergences] = means(searched, unit, searched_roles, "similar heads", [divergence])
     result: list[RankedHead] = []
-    for index, first, rows in by_layer(searched, unit, searched_roles, "similar heads"):
-        number = searched.layers[index]
-        for position, value in enumerate(_divergence(reference, rows), first):
+    for number, of_layer in zip(searched.layers, divergences, strict=True):
+        for position, value in enumerate(of_layer):
             name = None if searched.heads is None else searched.heads[position]
             if not np.isnan(value) and (other is not None or (number, name) != (layer, head)):
                 result.append(RankedHead(number, name, float(value)))
     return sorted(result, key=lambda ranked: ranked.value)[:k]
 
 
-def _divergence(reference: Rows, rows: Rows) -> Float:
-    """Return the mean Jensen-Shannon divergence from the rows of a reference head [head]."""
+def _divergence(reference: Rows, rows: Rows) -> Sums:
+    """Return the sum of the Jensen-Shannon divergences from the rows of a reference head."""
     from scipy.special import xlogy
 
     # A sink counts as one more key.
     p, q = (np.concatenate([each.shares, each.to_sink[:, :, None]], axis=2) for each in (reference, rows))
     middle = (p + q) / 2
     total = (xlogy(p, p) + xlogy(q, q)).sum(axis=2) / 2 - xlogy(middle, middle).sum(axis=2)
-    return rows.mean(np.maximum(np.where(reference.filled, total, 0.0), 0.0), reference.filled[0])
+    return replace(rows, filled=rows.filled & reference.filled).sums(np.maximum(total, 0.0))

@@ -9,7 +9,7 @@ import numpy as np
 from attnwidgets._errors import require_choice
 from attnwidgets._progress import progress
 from attnwidgets.explanations.registry.several_traces import takes_lists
-from attnwidgets.statistics.row_shares import Float, Roles, by_layer, source_of
+from attnwidgets.statistics.row_shares import Float, Roles, means, source_of
 from attnwidgets.statistics.rows import places_compare
 from attnwidgets.statistics.statistic import Statistic, register
 from attnwidgets.statistics.table import HeadStatistics
@@ -17,6 +17,7 @@ from attnwidgets.statistics.table import HeadStatistics
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from attnwidgets.statistics.row_shares import Rows, Sums
 
 Over = Literal["sum", "mean"]
 OVER: tuple[Over, ...] = ("sum", "mean")
@@ -239,10 +240,11 @@ def prefix_matching(
     targets = (distance > 0) & (distance % length == 0) & (positions[None, :] > before)
     rows = positions >= before + length
     counts = np.maximum(targets.sum(axis=1), 1)
-    weights = counts[rows] if over == "mean" else np.ones(int(rows.sum()))
-    heads = 1 if source.heads is None else len(source.heads)
-    scores = np.full((len(source.layers), heads), np.nan)
-    for layer, head, part in by_layer(source, unit, roles, "induction"):
-        share = part.mass(targets)[:, rows]
-        scores[layer, head : head + len(share)] = share.sum(axis=1) / weights.sum()
+    weights = np.where(rows, counts if over == "mean" else 1, 0)
+
+    def towards_targets(part: Rows) -> Sums:
+        total = (part.mass(targets[part.queries]) * rows[part.queries]).sum(axis=1, dtype=np.float64)
+        return total, np.full_like(total, weights[part.queries].sum())
+
+    [scores] = means(source, unit, roles, "induction", [towards_targets])
     return scores if source.heads is not None else scores[:, 0]

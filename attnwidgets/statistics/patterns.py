@@ -428,17 +428,17 @@ def _sink(rows: Rows) -> Float:
     enough = inside & (seen_by > 1) & (4 * seen_by >= roles.counted.sum())
     if not enough.any():
         return np.full(len(rows.shares), np.nan)
-    means = rows.received(roles.counted)[:, enough]
+    means = divided(*rows.received(roles.counted))[:, enough]
     empty = np.isnan(means).all(axis=1)
     return np.where(empty, np.nan, np.nanmax(means, axis=1, initial=0.0))
 
 
 def _broad(rows: Rows) -> Float:
-    return rows.mean(relative_entropy_of_rows(rows))
+    return divided(*rows.sums(relative_entropy_of_rows(rows)))
 
 
 def _no_token(rows: Rows) -> Float:
-    return rows.mean(rows.to_sink)
+    return divided(*rows.sums(rows.to_sink))
 
 
 _DENSE: dict[str, Callable[[Any], Float]] = {"sink": _sink, "no token": _no_token, "broad": _broad}

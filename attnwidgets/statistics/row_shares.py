@@ -1,15 +1,15 @@
 """Rows of attention as shares: how much every query attends to every key, and which rows count.
 
 `Roles` describes the elements of a map (special, word, sentence, position); `Rows` are some heads of a layer
-as shares, with means over the rows that count. `by_layer` yields them in chunks, so that a long text needs
-the memory of a few heads.
+as shares, with sums over the rows that count. `means` reads them in blocks of queries, so that a long text
+needs the memory of a few rows.
 """
 
 from __future__ import annotations
 
 import math
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
@@ -34,12 +34,15 @@ Float = NDArray[np.float64]
 Bool = NDArray[np.bool_]
 Queries = Literal["all", "text"]
 Targets = Callable[["Roles", int], list[int]]
+Measure = Callable[["Rows"], "Sums"]
 
 QUERIES: tuple[Queries, ...] = ("all", "text")
 _CHUNK_BYTES = 64_000_000
 """Most bytes of shares in a chunk of heads."""
+_BLOCK_BYTES = 2**23
+"""Most bytes of values whose rows are processed together: they stay in a cache, and a call costs little."""
 _WHOLE_LAYER = 2**22
-"""Number of values up to which a layer is read as a whole and cached by its trace."""
+"""Number of values up to which a layer is read as a whole, cached by its trace, and processed in float64."""
 _NOT_NEGATIVE = -1e-6
 _TINY = np.finfo(np.float64).tiny
 
@@ -87,12 +90,6 @@ class Roles:
         """
         rows = (self.visible > 1) | (self.keys == 1)
         return rows & ~self.special_queries if self._only_text else rows
-
-    @cached_property
-    def distance(self) -> Float:
-        """Distance of query and key, in elements [query, key]."""
-        positions = np.arange(self.queries, dtype=np.float64)
-        return np.abs(positions[:, None] - np.arange(self.keys))
 
     @cached_property
     def words(self) -> NDArray[np.int64] | None:
@@ -163,84 +160,107 @@ class Roles:
         return owner
 
 
+Sums = tuple[Float, Float]
+"""Totals and counts [head, ...] of some rows; they add over blocks of rows, and their quotient is a mean."""
+
+
 @dataclass(frozen=True)
 class Rows:
-    """Some heads of a layer.
+    """Some queries of the heads of a layer.
 
     Attributes:
-        shares: Rows divided by their sums [head, query, key] in float64; a row of zeros stays zero. With a
-            sink they are not divided: the rest to 1 goes to the sink.
+        shares: Rows divided by their sums [head, query, key]; a row of zeros stays zero. With a sink they
+            are not divided: the rest to 1 goes to the sink. Of a causal map, keys after the last of these
+            queries may be left out.
         filled: Rows that are not zero, unlike that of a fully masked query [head, query]. With a sink all are
             True, as a row of zeros gives everything to the sink.
         roles: Roles of the elements.
         seen: Which keys every query of the layer is compared with [query, key]: those up to itself in a
             causal map, of these only some in a layer that has a window or chooses keys.
+        queries: The queries, among those of the roles.
     """
 
-    shares: Float
+    shares: NDArray[np.floating]
     filled: Bool
     roles: Roles
     seen: Bool
+    queries: slice
 
     @cached_property
     def to_sink(self) -> Float:
         """Share of every row that goes to the sink [head, query]; zeros without a sink."""
         if not self.roles.sink:
             return np.zeros(self.filled.shape)
-        rest: Float = (1.0 - self.shares.sum(axis=2)).clip(0.0, 1.0)
+        rest: Float = (1.0 - self.shares.sum(axis=2, dtype=np.float64)).clip(0.0, 1.0)
         return rest
 
-    def mean(self, values: Float, where: Bool | None = None) -> Float:
-        """Return the mean over the rows that count [head]; NaN for a head without any.
+    def sums(self, values: NDArray[np.floating], where: Bool | None = None) -> Sums:
+        """Return the sum over the rows that count, and their number [head].
 
         Args:
             values: A number for every row [head, query].
-            where: Restrict the mean to these rows [query].
+            where: Restrict the sum to these rows [query].
         """
-        counted = self.roles.counted if where is None else self.roles.counted & where
-        rows = self.filled & counted
-        totals = np.where(rows, values, 0.0).sum(axis=1)
-        return divided(totals, rows.sum(axis=1))
+        rows = self.filled & self.roles.counted[self.queries]
+        rows = rows if where is None else rows & where
+        return np.where(rows, values, 0.0).sum(axis=1, dtype=np.float64), rows.sum(axis=1, dtype=np.float64)
 
-    def mass(self, keys: Bool) -> Float:
+    @cached_property
+    def positions(self) -> NDArray[np.int64]:
+        """Position of every query among all of the map [query]."""
+        return np.arange(self.queries.start, self.queries.stop)
+
+    def mass(self, keys: NDArray[Any]) -> NDArray[np.floating]:
         """Return the share of every row that goes to some keys [head, query].
 
         Args:
-            keys: The keys [key], or those of every query [query, key].
+            keys: The keys [key], or those of every query [query, key], as booleans or factors on the shares.
         """
-        if keys.ndim == 1:
-            return self.shares @ keys.astype(np.float64)
-        return np.einsum("hqk,qk->hq", self.shares, keys.astype(np.float64))
+        factors = keys[..., : self.shares.shape[2]].astype(self.shares.dtype)
+        return self.shares @ factors if keys.ndim == 1 else np.einsum("hqk,qk->hq", self.shares, factors)
 
-    def received(self, where: Bool | None = None, *, itself: bool = False) -> Float:
-        """Return the mean share that goes to every key, over the queries that see it [head, key].
+    def at(self, offset: int) -> NDArray[np.floating]:
+        """Return the share of the key so many elements after the query [head, query]; 0 if none is there."""
+        keys = self.positions + offset
+        there = np.flatnonzero((keys >= 0) & (keys < self.shares.shape[2]))
+        result = np.zeros(self.filled.shape, dtype=self.shares.dtype)
+        result[:, there] = self.shares[:, there, keys[there]]
+        return result
+
+    def received(self, where: Bool | None = None, *, itself: bool = False) -> Sums:
+        """Return the sum of the shares that go to every key, and how many queries see it [head, key].
 
         Args:
-            where: Restrict the mean to these rows [query].
+            where: Restrict the sum to these rows [query].
             itself: Whether a key's query counts; else only the other queries of a square map do.
         """
         rows = self.filled if where is None else self.filled & where
         # Keys that a query does not see have no share, so that a product of matrices sums those that count.
-        totals = (rows[:, None].astype(np.float64) @ self.shares)[:, 0]
-        counts = np.stack([self.seen[counted].sum(axis=0) for counted in rows])
+        counted = rows.astype(self.shares.dtype)
+        totals = np.zeros((len(rows), self.roles.keys))
+        totals[:, : self.shares.shape[2]] = (counted[:, None] @ self.shares)[:, 0]
+        counts: Float = rows.astype(np.float64) @ self.seen.astype(np.float64)
         if not itself:
-            totals = np.maximum(totals - np.einsum("hkk->hk", self.shares) * rows, 0.0)
-            counts -= rows & self.seen.diagonal()
-        return divided(totals, counts)
+            own = self.queries
+            totals[:, own] = np.maximum(totals[:, own] - self.at(0) * rows, 0.0)
+            counts[:, own] -= rows & self.seen[:, own].diagonal()
+        return totals, counts
 
     @cached_property
-    def entropy(self) -> Float:
+    def entropy(self) -> NDArray[np.floating]:
         """Entropy of every row, in nats: -sum_j a_ij ln a_ij, where 0 ln 0 is 0 [head, query].
 
         A sink counts as one more key.
         """
         # The smallest positive number stands for 0: its product with 0 is 0, and a `where` takes longer.
-        logs = np.log(np.maximum(self.shares, _TINY))
-        of_keys = np.einsum("hqk,hqk->hq", self.shares, logs)
+        logs = np.maximum(self.shares, np.finfo(self.shares.dtype).tiny)
+        np.log(logs, out=logs)
+        logs *= self.shares
+        of_keys = logs.sum(axis=2)
         return 0.0 - of_keys - self.to_sink * np.log(np.maximum(self.to_sink, _TINY))
 
 
-def divided(totals: Float, counts: NDArray[np.integer]) -> Float:
+def divided(totals: Float, counts: NDArray[Any]) -> Float:
     """Return totals / counts; NaN where the count is 0."""
     return np.divide(totals, counts, out=np.full(totals.shape, math.nan), where=counts > 0)
 
@@ -271,10 +291,10 @@ def source_of(
     return source, unit
 
 
-def by_layer(source: MixingMap, unit: str, roles: Roles, desc: str) -> Iterator[tuple[int, int, Rows]]:
-    """Yield (index of the layer, index of the first head, rows of some heads), layer by layer.
+def by_layer(source: MixingMap, unit: str, roles: Roles, desc: str) -> Iterator[tuple[int, Rows]]:
+    """Yield (index of the layer, some queries of all its heads), layer by layer and block by block.
 
-    Layers are not cached.
+    Layers are not cached, and a long text's are never built.
 
     Args:
         source: The map; its layers are computed, with a progress bar.
@@ -285,11 +305,39 @@ def by_layer(source: MixingMap, unit: str, roles: Roles, desc: str) -> Iterator[
     Raises:
         ValueError: If a value is negative.
     """
-    for index, first, values in values_by_layer(source, unit, roles, desc):
-        number = source.layers[index]
-        if first == 0:  # once for all chunks of a layer: a long text's mask is made to be read
-            seen = seen_in(source, unit, roles, number)
-        yield index, first, rows_of(values, roles, f"layer {number}", seen)
+    dtype = np.float32 if _is_long(source) else np.float64
+    for index, number in enumerate(progress(source.layers, desc=desc)):
+        seen = seen_in(source, unit, roles, number)
+        # A map of this layer alone: its aggregation to words is freed with it.
+        of_layer = source.select(layer=number).to(unit)
+        hides_later = roles.causal and of_layer.causal
+        for queries, values in of_layer.blocks(number, limit=_BLOCK_BYTES):
+            heads = values if source.heads is not None else values[None]
+            read = heads[..., : queries.stop] if hides_later else heads
+            yield index, rows_of(read, roles, f"layer {number}", seen, queries, dtype)
+
+
+def means(source: MixingMap, unit: str, roles: Roles, desc: str, measures: Sequence[Measure]) -> list[Float]:
+    """Return measures of every head [layer, head, ...]; NaN for heads that a layer does not have.
+
+    Args:
+        source: The map; without a head axis it counts as one head.
+        unit: The unit to read it in.
+        roles: Roles of the elements in that unit.
+        desc: Description of the progress bar.
+        measures: Functions of rows that return their sums.
+    """
+    heads = 1 if source.heads is None else len(source.heads)
+    result: list[tuple[Float, Float]] = []
+    for layer, rows in by_layer(source, unit, roles, desc):
+        parts = [measure(rows) for measure in measures]
+        if not result:
+            shapes = [(len(source.layers), heads, *totals.shape[1:]) for totals, _ in parts]
+            result = [(np.zeros(shape), np.zeros(shape)) for shape in shapes]
+        for sums, part in zip(result, parts, strict=True):
+            for total, added in zip(sums, part, strict=True):
+                total[layer, : len(added)] += added
+    return [divided(*sums) for sums in result]
 
 
 def seen_in(source: MixingMap, unit: str, roles: Roles, layer: int) -> Bool:
@@ -328,22 +376,25 @@ def _is_long(source: MixingMap) -> bool:
     return len(source.heads or ()) * len(source.query) * len(source.key) > _WHOLE_LAYER
 
 
-def rows_of(values: Any, roles: Roles, name: str, seen: Bool) -> Rows:
+def rows_of(
+    values: Any, roles: Roles, name: str, seen: Bool, queries: slice | None = None, dtype: Any = np.float64
+) -> Rows:
     """Return values [head, query, key] as rows of shares; `name` is for the message.
 
-    `seen` are the keys with which queries are compared [query, key].
+    `seen` are the keys with which all queries are compared [query, key], `queries` those of the values.
 
     Raises:
         ValueError: If a value is negative.
     """
-    shares = np.array(values, dtype=np.float64)
-    if shares.size and shares.min() < _NOT_NEGATIVE:
-        raise ValueError(
-            f"{name} has negative values (down to {shares.min():.3g}): shares cannot be negative."
-        )
-    np.maximum(shares, 0.0, out=shares)
+    queries = queries or slice(0, roles.queries)
+    shares = np.array(values, dtype=dtype)
+    lowest = shares.min() if shares.size else 0.0
+    if lowest < _NOT_NEGATIVE:
+        raise ValueError(f"{name} has negative values (down to {lowest:.3g}): shares cannot be negative.")
+    if lowest < 0:
+        np.maximum(shares, 0.0, out=shares)
     if roles.sink:
-        return Rows(shares, np.ones(shares.shape[:2], dtype=bool), roles, seen)
+        return Rows(shares, np.ones(shares.shape[:2], dtype=bool), roles, seen[queries], queries)
     totals = shares.sum(axis=2, keepdims=True)
     shares /= np.where(totals > 0, totals, 1.0)
-    return Rows(shares, totals[:, :, 0] > 0, roles, seen)
+    return Rows(shares, totals[:, :, 0] > 0, roles, seen[queries], queries)

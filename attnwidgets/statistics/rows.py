@@ -15,7 +15,7 @@ from attnwidgets.statistics.statistic import Statistic, register, statistic
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from attnwidgets.statistics.row_shares import Bool, Float, Roles, Rows, Targets
+    from attnwidgets.statistics.row_shares import Bool, Float, Roles, Rows, Sums, Targets
 
 RECEIVER = register(
     Statistic(
@@ -47,7 +47,7 @@ def relative_entropy_of_rows(rows: Rows) -> Float:
 
 
 @statistic()
-def entropy(rows: Rows) -> Float:
+def entropy(rows: Rows) -> Sums:
     """How broadly a query attends: mean over queries i of -sum_j a_ij ln a_ij, in nats.
 
     Range: 0 to ln(n) nats (divide by ln 2 for bits)
@@ -55,11 +55,11 @@ def entropy(rows: Rows) -> Float:
     Low: focused on one element
     Source: Clark et al. 2019, What Does BERT Look At?, section 3.3
     """
-    return rows.mean(rows.entropy)
+    return rows.sums(rows.entropy)
 
 
 @statistic(refusal=_several_keys)
-def relative_entropy(rows: Rows) -> Float:
+def relative_entropy(rows: Rows) -> Sums:
     """How broadly a query attends to the keys it can see: mean over queries of entropy / ln(visible keys).
 
     A key outside a layer's window, or one that the layer did not choose, cannot be seen.
@@ -68,11 +68,11 @@ def relative_entropy(rows: Rows) -> Float:
     High: broad for the number of keys; compares early and late queries, short and long texts
     Low: focused on one element
     """
-    return rows.mean(relative_entropy_of_rows(rows))
+    return rows.sums(relative_entropy_of_rows(rows))
 
 
 @statistic(title="entropy of [CLS]", refusal=_starts_special)
-def cls_entropy(rows: Rows) -> Float:
+def cls_entropy(rows: Rows) -> Sums:
     """How broadly the special first element ([CLS]) attends: the entropy of its row, in nats.
 
     Range: 0 to ln(n) nats
@@ -80,7 +80,8 @@ def cls_entropy(rows: Rows) -> Float:
     Low: it reads one element
     Source: Clark et al. 2019, What Does BERT Look At?, section 3.3
     """
-    return np.where(rows.filled[:, 0], rows.entropy[:, 0], np.nan)
+    row = rows.filled[:, 0] & (rows.queries.start == 0)
+    return np.where(row, rows.entropy[:, 0], 0.0), row.astype(np.float64)
 
 
 def places_compare(roles: Roles) -> str:
@@ -99,7 +100,7 @@ def has_next(roles: Roles) -> str:
 
 
 @statistic(refusal=places_compare)
-def mean_distance(rows: Rows) -> Float:
+def mean_distance(rows: Rows) -> Sums:
     """How many elements away a query attends on average: mean over queries i of sum_j a_ij |i - j|.
 
     As in the paper, it is divided by the mean sum of the rows, which is 1 in a model without a sink, because
@@ -111,24 +112,23 @@ def mean_distance(rows: Rows) -> Float:
     Source: Vig & Belinkov 2019, Analyzing the Structure of Attention in a Transformer Language Model; with
         |i - j| for encoders, as in Dosovitskiy et al. 2021, figure 7
     """
-    sums = rows.mean(rows.shares.sum(axis=2))
-    far = rows.mean(np.einsum("hqk,qk->hq", rows.shares, rows.roles.distance))
-    return np.divide(far, sums, out=np.full_like(far, np.nan), where=sums > 0)
+    distance = np.abs(rows.positions[:, None] - np.arange(rows.roles.keys))
+    return rows.sums(rows.mass(distance))[0], rows.sums(rows.shares.sum(axis=2))[0]
 
 
 @statistic(refusal=places_compare)
-def diagonal(rows: Rows) -> Float:
+def diagonal(rows: Rows) -> Sums:
     """Share of a query that goes to itself: mean over queries i of a_ii.
 
     Range: 0 to 1, a share of the query's attention
     High: attends to the query itself
     Low: attends to other elements
     """
-    return rows.mean(np.einsum("hii->hi", rows.shares))
+    return rows.sums(rows.at(0))
 
 
 @statistic(refusal=has_neighbours)
-def previous_token(rows: Rows) -> Float:
+def previous_token(rows: Rows) -> Sums:
     """Share of a query that goes to the element before it: mean over queries i > 0 of a_i,i-1.
 
     Range: 0 to 1, a share of the query's attention
@@ -136,13 +136,11 @@ def previous_token(rows: Rows) -> Float:
     Low: attends elsewhere
     Source: Clark et al. 2019, What Does BERT Look At?, section 3.1
     """
-    values = np.zeros(rows.filled.shape)
-    values[:, 1:] = np.einsum("hii->hi", rows.shares[:, 1:, :-1])
-    return rows.mean(values, np.arange(rows.roles.queries) > 0)
+    return rows.sums(rows.at(-1), rows.positions > 0)
 
 
 @statistic(refusal=has_next)
-def next_token(rows: Rows) -> Float:
+def next_token(rows: Rows) -> Sums:
     """Share of a query that goes to the element after it: mean over queries i < n - 1 of a_i,i+1.
 
     Range: 0 to 1, a share of the query's attention
@@ -150,13 +148,11 @@ def next_token(rows: Rows) -> Float:
     Low: attends elsewhere
     Source: Clark et al. 2019, What Does BERT Look At?, section 3.1
     """
-    values = np.zeros(rows.filled.shape)
-    values[:, :-1] = np.einsum("hii->hi", rows.shares[:, :-1, 1:])
-    return rows.mean(values, np.arange(rows.roles.queries) < rows.roles.queries - 1)
+    return rows.sums(rows.at(1), rows.positions < rows.roles.queries - 1)
 
 
 @statistic()
-def first_token(rows: Rows) -> Float:
+def first_token(rows: Rows) -> Sums:
     """Share of a query that goes to the first element ([CLS], the start token, or a word): mean of a_i0.
 
     Range: 0 to 1, a share of the query's attention
@@ -164,7 +160,7 @@ def first_token(rows: Rows) -> Float:
     Low: attends elsewhere
     Source: Xiao et al. 2024, Efficient Streaming Language Models with Attention Sinks, section 3.1
     """
-    return rows.mean(rows.shares[:, :, 0])
+    return rows.sums(rows.shares[:, :, 0])
 
 
 def has_sink(roles: Roles) -> str:
@@ -173,7 +169,7 @@ def has_sink(roles: Roles) -> str:
 
 
 @statistic(title="no token (sink)", refusal=has_sink)
-def no_token(rows: Rows) -> Float:
+def no_token(rows: Rows) -> Sums:
     """Share of a query that goes to no element: to the sink, a score of the model's own: 1 - sum_j a_ij.
 
     Such a sink is not a token of the text, as the sinks of `first_token` and `inner_sink` are.
@@ -191,7 +187,7 @@ def no_token(rows: Rows) -> Float:
         >>> aw.statistics.no_token(aw.trace(model, input_ids=[1, 2, 3])).shape
         (2, 2)
     """
-    return rows.mean(rows.to_sink)
+    return rows.sums(rows.to_sink)
 
 
 def _has_special(roles: Roles) -> str:
@@ -221,7 +217,7 @@ def _several(group: NDArray[np.int64], name: str) -> str:
 
 
 @statistic(refusal=_has_special)
-def special_tokens(rows: Rows) -> Float:
+def special_tokens(rows: Rows) -> Sums:
     """Share of a query that goes to special elements ([CLS], [SEP], start, end): mean of their summed shares.
 
     Range: 0 to 1, a share of the query's attention
@@ -229,11 +225,11 @@ def special_tokens(rows: Rows) -> Float:
     Low: attends to the text
     Source: Clark et al. 2019, What Does BERT Look At?, section 3.2
     """
-    return rows.mean(rows.mass(rows.roles.special))
+    return rows.sums(rows.mass(rows.roles.special))
 
 
 @statistic(refusal=_has_separators)
-def separators(rows: Rows) -> Float:
+def separators(rows: Rows) -> Sums:
     """Share of a query that goes to special elements after the first ([SEP], end): mean of summed shares.
 
     Range: 0 to 1, a share of the query's attention
@@ -241,11 +237,11 @@ def separators(rows: Rows) -> Float:
     Low: attends to the text or its first element
     Source: Clark et al. 2019, What Does BERT Look At?, section 3.2
     """
-    return rows.mean(rows.mass(_separators(rows.roles)))
+    return rows.sums(rows.mass(_separators(rows.roles)))
 
 
 @statistic(refusal=_has_sentences)
-def other_sentences(rows: Rows) -> Float:
+def other_sentences(rows: Rows) -> Sums:
     """Share of a query in the text that goes to the text of other sentences: mean of their summed shares.
 
     Special elements belong to no sentence: they do not count as queries, and attention to them counts for
@@ -257,11 +253,12 @@ def other_sentences(rows: Rows) -> Float:
     Low: attends within its sentence, or to special elements
     """
     owner = rows.roles.sentences
-    return np.full(len(rows.shares), np.nan) if owner is None else _across(rows, owner)
+    none = np.zeros(len(rows.shares))
+    return (none, none) if owner is None else _across(rows, owner)
 
 
 @statistic(refusal=_has_texts)
-def other_text(rows: Rows) -> Float:
+def other_text(rows: Rows) -> Sums:
     """Share of a query in one text of a pair that goes to the other text: mean of the summed shares.
 
     Special elements are left out as in `other_sentences`.
@@ -273,11 +270,13 @@ def other_text(rows: Rows) -> Float:
     return _across(rows, rows.roles.texts)
 
 
-def _across(rows: Rows, group: NDArray[np.int64]) -> Float:
-    """Return the mean share that goes to elements of another group [head]; group -1 is left out."""
-    other = (group[:, None] != group) & (group[:, None] >= 0) & (group >= 0)
-    seen = np.tril(other) if rows.roles.causal else other
-    return rows.mean(rows.mass(other), seen.any(axis=1))
+def _across(rows: Rows, group: NDArray[np.int64]) -> Sums:
+    """Return the sum of the shares that go to elements of another group; group -1 is left out."""
+    of_query = group[rows.queries, None]
+    other = (of_query != group) & (of_query >= 0) & (group >= 0)
+    if rows.roles.causal:
+        other &= np.arange(rows.roles.keys) <= rows.positions[:, None]
+    return rows.sums(rows.mass(other), other.any(axis=1))
 
 
 def pieces_of(roles: Roles, query: int) -> list[int]:
@@ -309,7 +308,7 @@ def has_repeats(roles: Roles) -> str:
 
 
 @statistic(refusal=has_pieces)
-def same_word(rows: Rows) -> Float:
+def same_word(rows: Rows) -> Sums:
     """Share of a query that goes to the other pieces of its own word: mean of their summed shares.
 
     Only queries whose word has another piece that they can see count.
@@ -323,7 +322,7 @@ def same_word(rows: Rows) -> Float:
 
 
 @statistic(refusal=has_repeats)
-def duplicate_token(rows: Rows) -> Float:
+def duplicate_token(rows: Rows) -> Sums:
     """Share of a repeated element's query that goes to its earlier occurrences: mean of summed shares.
 
     Elements are the same if their labels are. Only queries that occurred before count; special elements do
@@ -337,7 +336,7 @@ def duplicate_token(rows: Rows) -> Float:
     return _towards(rows, earlier_of)
 
 
-def _towards(rows: Rows, targets: Targets) -> Float:
-    mask = rows.roles.targets_of(targets)
+def _towards(rows: Rows, targets: Targets) -> Sums:
+    mask = rows.roles.targets_of(targets)[rows.queries]
     has_target: Bool = np.asarray(mask.any(axis=1))
-    return rows.mean(rows.mass(mask), has_target)
+    return rows.sums(rows.mass(mask), has_target)

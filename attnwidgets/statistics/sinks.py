@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from attnwidgets.explanations.registry.several_traces import takes_lists
-from attnwidgets.statistics.row_shares import Float, Roles, Rows, by_layer, seen_in, source_of
+from attnwidgets.statistics.row_shares import Float, Roles, Rows, Sums, means, seen_in, source_of
 from attnwidgets.statistics.rows import places_compare
 from attnwidgets.statistics.statistic import statistic
 
@@ -47,8 +47,17 @@ def _room_inside(roles: Roles) -> str:
     return places_compare(roles)
 
 
-@statistic(title="sink inside the text", refusal=_room_inside)
-def inner_sink(rows: Rows) -> Float:
+def _largest_inside(mean: Float, roles: Roles) -> Float:
+    """Return the largest importance of candidates, of importance and the share of queries that see a key."""
+    importance, seen_by = mean[:, :, 0], np.round(mean[:, :, 1] * roles.queries)
+    inside = ~roles.special & (np.arange(roles.keys) > 0)
+    importance = np.where((seen_by >= _fewest(roles)) & inside, importance, np.nan)
+    empty = np.isnan(importance).all(axis=2)
+    return np.where(empty, np.nan, np.nanmax(importance, axis=2, initial=0.0))
+
+
+@statistic(title="sink inside the text", refusal=_room_inside, finish=_largest_inside)
+def inner_sink(rows: Rows) -> Sums:
     """Mean share of other queries that goes to the one element of the text that they attend to most.
 
     Only elements that are neither first nor special are considered. The element's attention to itself does
@@ -61,9 +70,11 @@ def inner_sink(rows: Rows) -> Float:
     Source: importance as in Gu et al. 2025; that sinks also occur inside texts: Sun et al. 2024, Massive
         Activations in Large Language Models; Yu et al. 2024, Unveiling and Harnessing Hidden Attention Sinks
     """
-    importance = rows.received()[:, _candidates(rows.roles, rows.seen, inside=True)]
-    empty = np.isnan(importance).all(axis=1)
-    return np.where(empty, np.nan, np.nanmax(importance, axis=1, initial=0.0))
+    totals, counts = rows.received()
+    seen_by = rows.seen.sum(axis=0)
+    seen_by[rows.queries] -= rows.seen[:, rows.queries].diagonal()
+    parts = np.stack([totals, np.broadcast_to(seen_by, totals.shape)], axis=1)
+    return parts, np.stack([counts, np.full_like(totals, len(rows.seen))], axis=1)
 
 
 def _fewest(roles: Roles) -> int:
@@ -211,9 +222,8 @@ def _importance(
     """Return importance [layer, head, key], the map and its roles; a map without heads counts as one head."""
     source, read_unit = source_of(shown, stack, layers, unit, "sink_importance")
     roles = Roles(source.to(read_unit))
-    heads = 1 if source.heads is None else len(source.heads)
-    importance = np.full((len(source.layers), heads, roles.keys), np.nan)
-    for layer, head, rows in by_layer(source, read_unit, roles, "attention sinks"):
-        means = rows.received(itself=with_itself or not roles.square)
-        importance[layer, head : head + len(means)] = means
+    itself = with_itself or not roles.square
+    [importance] = means(
+        source, read_unit, roles, "attention sinks", [lambda rows: rows.received(itself=itself)]
+    )
     return importance, source, roles

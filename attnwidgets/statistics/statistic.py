@@ -13,10 +13,10 @@ import numpy as np
 
 from attnwidgets._errors import require_choice
 from attnwidgets.explanations.registry.several_traces import OfTraces, takes_lists
-from attnwidgets.statistics.row_shares import Float, Queries, Roles, Rows, by_layer, source_of
+from attnwidgets.statistics.row_shares import Float, Measure, Queries, Roles, means, source_of
 
-Measure = Callable[[Rows], Float]
 Refusal = Callable[[Roles], str]
+Finish = Callable[[Float, Roles], Float]
 
 
 @dataclass(frozen=True)
@@ -30,9 +30,10 @@ class Statistic:
         scale: Range and unit, in words.
         high: Meaning of a high value, in words.
         paper: Source, or "" for a definition of this package.
-        measure: Takes the rows of some heads, returns [head]; None if the statistic needs a special text
-            (`aw.statistics.induction_score`, `aw.statistics.retrieval_score`).
+        measure: Takes some rows of a layer's heads, returns the sums whose quotient is the statistic; None if
+            it needs a special text (`aw.statistics.induction_score`, `aw.statistics.retrieval_score`).
         refusal: Returns why a map does not have it, or "".
+        finish: Takes the quotients [layer, head, ...] and the roles, returns the statistic [layer, head].
         made_by: The call that measures it, if it is not read from a map.
     """
 
@@ -44,6 +45,7 @@ class Statistic:
     paper: str = ""
     measure: Measure | None = field(default=None, repr=False)
     refusal: Refusal = field(default=lambda _: "", repr=False)
+    finish: Finish = field(default=lambda mean, _: mean, repr=False)
     made_by: str = ""
 
 
@@ -109,7 +111,7 @@ def register(described: Statistic) -> Statistic:
 
 
 def statistic(
-    *, title: str = "", refusal: Refusal = lambda _: ""
+    *, title: str = "", refusal: Refusal = lambda _: "", finish: Finish = lambda mean, _: mean
 ) -> Callable[[Measure], OfTraces[Any, ..., Float]]:
     """Register a measure of rows as a statistic, and return it as a function of a trace or a map.
 
@@ -119,6 +121,7 @@ def statistic(
     Args:
         title: Title in menus; by default the name of the measure.
         refusal: Returns why a map does not have the statistic, or "".
+        finish: Takes the quotients of the sums, if they are not the statistic; see `Statistic`.
     """
 
     def wrap(measure: Measure) -> OfTraces[Any, ..., Float]:
@@ -126,8 +129,9 @@ def statistic(
         documentation = inspect.cleandoc(measure.__doc__ or "")
         definition = documentation.split("\n", 1)[0]
         scale, high, paper = (_paragraph(documentation, word) for word in ("Range", "High", "Source"))
+        title_of = title or name.replace("_", " ")
         described = register(
-            Statistic(name, title or name.replace("_", " "), definition, scale, high, paper, measure, refusal)
+            Statistic(name, title_of, definition, scale, high, paper, measure, refusal, finish)
         )
 
         @functools.wraps(measure, updated=())
@@ -164,12 +168,9 @@ def _paragraph(documentation: str, word: str) -> str:
 
 def compute(statistics: list[Statistic], source: Any, unit: str, roles: Roles) -> Float:
     """Return statistics of a map [statistic, layer, head]; without a head axis if it has none."""
-    heads = 1 if source.heads is None else len(source.heads)
-    values = np.full((len(statistics), len(source.layers), heads), np.nan)
-    for layer, head, rows in by_layer(source, unit, roles, "head statistics"):
-        for number, described in enumerate(statistics):
-            if described.measure is not None:
-                values[number, layer, head : head + len(rows.shares)] = described.measure(rows)
+    measures = [described.measure for described in statistics if described.measure is not None]
+    results = means(source, unit, roles, "head statistics", measures)
+    values = np.stack([each.finish(mean, roles) for each, mean in zip(statistics, results, strict=True)])
     return values if source.heads is not None else values[:, :, 0]
 
 

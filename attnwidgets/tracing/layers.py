@@ -177,6 +177,7 @@ class RecordedLayer(ModelLayer, SoftmaxLayer):
             QUERIES,
             attention_weights,
             is_long,
+            of_queries,
             part_of,
             weights_by_blocks,
         )
@@ -190,20 +191,26 @@ class RecordedLayer(ModelLayer, SoftmaxLayer):
         query, key = self.query_key()
         computed, selected = to_compute(rows, n_queries)
         settings = {name: part_of(added, head_numbers, HEADS) for name, added in self.settings().items()}
-        if computed != slice(0, n_queries):
-            settings = {name: part_of(added, computed, QUERIES) for name, added in settings.items()}
         if heads is not None:
             shared = n_heads // len(key)
             key = key[[head // shared for head in numbers(head_numbers)]]
         query, key = query[head_numbers][None, :, computed], key[None]
         with no_grad():
             if not is_long(query, key):
+                key, settings = of_queries(key, settings, computed)
                 settings = {name: whole(added) for name, added in settings.items()}
                 computed_weights = attention_weights(query, key, **settings)[0][:, selected]
+                later = self.keys - computed_weights.shape[-1]
+                if later:
+                    computed_weights = torch.nn.functional.pad(computed_weights, (0, later))
                 return as_array(computed_weights).astype(self.dtype, copy=False)
+            if computed != slice(0, n_queries):
+                settings = {name: part_of(added, computed, QUERIES) for name, added in settings.items()}
             weights = torch.empty((*query.shape[1:-1], self.keys), dtype=getattr(torch, self.dtype.name))
             for block, block_weights in weights_by_blocks(query, key, settings):
-                weights[:, block] = block_weights[0]
+                n_seen = block_weights.shape[-1]
+                weights[:, block, :n_seen] = block_weights[0]
+                weights[:, block, n_seen:] = 0
             return weights[:, selected].numpy()
 
     def hides_later_keys(self) -> bool:

@@ -27,6 +27,8 @@ def positions(chosen: Chosen, count: int, axis: str) -> list[int] | slice:
     """
     if chosen is None:
         return slice(0, count)
+    if isinstance(chosen, range) and chosen.step == 1 and 0 <= chosen.start < chosen.stop <= count:
+        return slice(chosen.start, chosen.stop)
     if isinstance(chosen, slice):
         start, stop, step = chosen.indices(count)
         return slice(start, max(start, stop)) if step == 1 else list(range(count))[chosen]
@@ -56,7 +58,7 @@ def to_compute(queries: list[int] | slice, count: int) -> tuple[list[int] | slic
     n_chosen = len(chosen)
     if count <= FEW:
         return slice(0, count), queries
-    if n_chosen >= FEW or not n_chosen:
+    if n_chosen >= FEW or not n_chosen or (isinstance(queries, slice) and n_chosen % STEP == 0):
         return queries, slice(0, n_chosen)
     return [*chosen, *[chosen[-1]] * (-n_chosen % STEP)], slice(0, n_chosen)
 

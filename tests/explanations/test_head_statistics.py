@@ -247,11 +247,43 @@ def test_layers_are_read_one_at_a_time_and_left_alone():
     assert not lazy._cache
 
 
-def test_many_heads_are_worked_on_in_parts_with_the_same_result(monkeypatch):
-    made = aw.results.MixingMap(shares(2, 5, N, N), query=special_axis())
-    whole = aw.statistics.head_statistics(made)
-    monkeypatch.setattr("attnwidgets.statistics.row_shares._CHUNK_BYTES", 2 * N * N * 8)
-    np.testing.assert_array_equal(aw.statistics.head_statistics(made).values, whole.values)
+@pytest.mark.parametrize("causal", [True, False])
+def test_a_long_text_is_worked_on_in_blocks_of_queries_with_the_same_result(monkeypatch, causal):
+    n = 90
+    values = shares(2, 3, n, n, causal=causal)
+    values[0, 1, 40] = 0  # a fully masked query
+    read = []
+
+    def rows(layer, heads, queries):
+        read.append(len(queries))
+        return values[layer][heads or slice(None)][:, list(queries)]
+
+    words = [["the", "cat", "sat", "on", "it", "."][i % 6] for i in range(n)]
+    plain = aw.from_attentions(list(values), words).axes()[0]
+    made = aw.results.MixingMap.lazy(
+        lambda layer: values[layer],
+        query=plain,
+        layers=[0, 1],
+        heads=[0, 1, 2],
+        causal=causal,
+        row_fn=rows,
+        keep=False,
+        method="mine",
+    )
+    whole = statistics.head_statistics(made)
+    sinks, alike = statistics.sink_importance(made), statistics.similar_heads(made, 0, 2)
+    read.clear()
+    monkeypatch.setattr("attnwidgets.statistics.row_shares._WHOLE_LAYER", 0)
+    monkeypatch.setattr("attnwidgets.statistics.row_shares._BLOCK_BYTES", 0)
+    monkeypatch.setattr("attnwidgets.explanations.results.lazy_layers._LARGE", 0)
+    in_blocks = statistics.head_statistics(made)
+    assert max(read) < n
+    assert len(in_blocks.names) >= 7
+    np.testing.assert_allclose(in_blocks.values, whole.values, rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(statistics.sink_importance(made), sinks, atol=1e-6)
+    again = statistics.similar_heads(made, 0, 2)
+    assert [head[:2] for head in again] == [head[:2] for head in alike]
+    np.testing.assert_allclose([head.value for head in again], [head.value for head in alike], atol=1e-6)
 
 
 # Sinks

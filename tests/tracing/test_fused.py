@@ -147,6 +147,9 @@ def test_values_of_another_width_or_precision_are_not_fused(monkeypatch: pytest.
         result = attention_function._unread(query, key, values, settings, is_fused=True)
         torch.testing.assert_close(result, weights.to(values.dtype) @ values, rtol=1e-4, atol=1e-5)
     assert len(calls) == 1
+    monkeypatch.setattr(attention_function, "BLOCK_BYTES", 1)  # blocks of 16 queries, each with its own keys
+    result = attention_function._unread(query, key, value, settings, is_fused=False)
+    torch.testing.assert_close(result, weights @ value, rtol=1e-5, atol=1e-6)
 
 
 def test_sums_of_its_rows() -> None:

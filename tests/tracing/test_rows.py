@@ -11,7 +11,9 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import attnwidgets as aw
+from attnwidgets.tracing import causal_mask
 from attnwidgets.tracing.layers import GivenLayer
+from attnwidgets.tracing.recording.attention_function import attention_weights
 from attnwidgets.tracing.recording.run import trace
 from tests.tracing import tiny
 
@@ -104,6 +106,18 @@ def test_rows_of_a_long_text_have_the_bits_of_the_layer(family: str, dtype: torc
     row = result.attention_rows(1, [2], [77])
     same = torch.equal(row, result.attention_layer(1)[2:3, 77:78])
     assert same or dtype == torch.float64
+
+
+def test_weights_of_a_long_causal_text_have_the_bits_of_the_whole_softmax() -> None:
+    layer = trace(long_model(), None, long_ids(1100)).stack_table["self"].layers[1]
+    settings = layer.settings()
+    assert isinstance(settings["mask"], causal_mask.CausalMask)
+    query, key = (part[None] for part in layer.query_key())
+    settings = {name: causal_mask.whole(added) for name, added in settings.items()}
+    expected = attention_weights(query, key, **settings)[0].detach().numpy()
+    np.testing.assert_array_equal(layer.weights(), expected)
+    np.testing.assert_array_equal(layer.weights([1], [557])[0, 0], expected[1, 557])
+    np.testing.assert_array_equal(layer.weights(None, range(32, 96)), expected[:, 32:96])
 
 
 def test_rows_of_one_sample_of_a_padded_batch() -> None:
