@@ -5,7 +5,7 @@ Ghorbani, Abid and Zou 2019, Interpretation of Neural Networks is Fragile.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -33,6 +33,8 @@ from attnwidgets.tracing.retrace import retraced
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from numpy.typing import NDArray
 
     from attnwidgets.evaluate.arrays import Float
     from attnwidgets.evaluate.scorecards.scorecard import Scorecard
@@ -174,8 +176,8 @@ def attack(
     if len(specs) != 1:
         raise ValueError(f"method has {len(specs)} methods: aw.evaluate.attacks scores several.")
     _require_search(search)
-    ((name, spec),) = specs.items()
-    return _attacked(trace, str(name), spec, words, search)
+    (result,) = _attacked(trace, specs, words, search)
+    return result
 
 
 @_with_former
@@ -224,7 +226,7 @@ def attacks(
     _require_search(search)
     samples = np.array(
         [
-            [_scores(_attacked(trace, name, spec, words, search)) for name, spec in specs.items()]
+            [_scores(result) for result in _attacked(trace, specs, words, search)]
             for trace in progress(texts, "attacking texts")
         ]
     )
@@ -255,10 +257,14 @@ def _require_search(search: Any) -> None:
         raise TypeError(f"search takes an aw.evaluate.AttackSearch, not {search!r:.60}.")
 
 
-def _attacked(trace: Any, name: str, spec: Any, words: Words | None, search: AttackSearch) -> Attack:
-    """Return the attack on a method of a trace."""
-    subject = _subject(trace, name, spec, search.tolerance)
-    return _by_embeddings(subject, search) if words is None else _by_words(subject, words, search)
+def _attacked(
+    trace: Any, specs: Mapping[Any, Any], words: Words | None, search: AttackSearch
+) -> list[Attack]:
+    """Return the attack on each of some methods of a trace."""
+    subjects = [_subject(trace, str(name), spec, search.tolerance) for name, spec in specs.items()]
+    if words is None:
+        return [_by_embeddings(subject, search) for subject in subjects]
+    return _by_words(subjects, words, search)
 
 
 @dataclass(frozen=True)
@@ -429,41 +435,60 @@ def _by_embeddings(subject: _Subject, search: AttackSearch) -> Attack:
     return _result(subject, search.budget, before, best, tried, direction=direction, bound=bound)
 
 
-def _by_words(subject: _Subject, words: Words, search: AttackSearch) -> Attack:
+def _by_words(subjects: Sequence[_Subject], words: Words, search: AttackSearch) -> list[Attack]:
+    """Return the attacks on methods of a text by the same words; each changed text is traced once for all."""
     import torch
 
-    trace = subject.trace
+    trace = subjects[0].trace
     text = str(trace.text)
     given, read = (torch.as_tensor(item.input_ids) for item in (trace, retraced(trace, text)))
     if not torch.equal(given, read):
         raise ValueError("trace is not of its text alone (tokens were added by hand): attack embeddings.")
-    before = subject.explained(trace, "word")
-    special = np.array(before.source_unit.special, dtype=bool)
-    values = np.asarray(before.values, dtype=np.float64)
-    _require_order(int((~special).sum()) - 1, "words that stay")
+    attacks_by_words = [_ByWords(subject, subject.explained(trace, "word")) for subject in subjects]
+    for by_words in attacks_by_words:
+        _require_order(int((~by_words.special).sum()) - 1, "words that stay")
     edits = single_edits(text.split(" "), words, "words")
     generator = np.random.default_rng(search.seed)
-    chosen = generator.permutation(len(edits))[: search.most]
-    tried: list[Tried] = []
-    best: _Best | None = None
-    for number in progress(chosen, "trying words"):
+    for number in progress(generator.permutation(len(edits))[: search.most], "trying words"):
         _, new, changed = edits[number]
         again = retraced(trace, changed)
-        if subject.row is not None and len(again.tokens) != len(trace.tokens):
-            continue  # the prediction is read at another token
+        for by_words in attacks_by_words:
+            by_words.measure(new, again)
+    if not all(by_words.tried for by_words in attacks_by_words):
+        raise ValueError("words holds no word that can be put in the place of a single word of this text.")
+    return [_result(by.subject, 1.0, by.before, by.best, by.tried) for by in attacks_by_words]
+
+
+@dataclass
+class _ByWords:
+    """An attack by words on a method, and the changes that it has measured."""
+
+    subject: _Subject
+    before: Attributions
+    tried: list[Tried] = field(default_factory=list)
+    best: _Best | None = None
+
+    @property
+    def special(self) -> NDArray[np.bool_]:
+        """Which elements are special tokens."""
+        return np.array(self.before.source_unit.special, dtype=bool)
+
+    def measure(self, new: str, again: Trace) -> None:
+        """Measure how far a word moves the explanation, given the trace of the text with it."""
+        subject, before = self.subject, self.before
+        if subject.row is not None and len(again.tokens) != len(subject.trace.tokens):
+            return  # the prediction is read at another token
         explanation = subject.explained(again, "word")
         stays = [old == label for old, label in zip(before.labels, explanation.labels, strict=False)]
         if len(explanation.labels) != len(before.labels) or stays.count(False) != 1:
-            continue  # split into words otherwise, so that the rest cannot be compared by position
-        rest = np.array(stays) & ~special
+            return  # split into words otherwise, so that the rest cannot be compared by position
+        rest = np.array(stays) & ~self.special
+        values, moved_values = (np.asarray(part.values, dtype=np.float64) for part in (before, explanation))
         probability, valid = subject.predicted(again)
-        moved = _compared(values[rest], np.asarray(explanation.values, dtype=np.float64)[rest])
-        tried.append(Tried("attack", new, 1.0, probability, valid, *moved))
-        if valid and (best is None or moved[0] > best.distance):
-            best = _Best(moved[0], probability, explanation, again)
-    if not tried:
-        raise ValueError("words holds no word that can be put in the place of a single word of this text.")
-    return _result(subject, 1.0, before, best, tried)
+        moved = _compared(values[rest], moved_values[rest])
+        self.tried.append(Tried("attack", new, 1.0, probability, valid, *moved))
+        if valid and (self.best is None or moved[0] > self.best.distance):
+            self.best = _Best(moved[0], probability, explanation, again)
 
 
 class _Best(NamedTuple):
