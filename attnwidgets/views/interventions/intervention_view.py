@@ -178,7 +178,7 @@ class Intervening(View):
         from attnwidgets.tracing.pass_memory import pass_work
 
         trace = self._intervened.trace
-        return float("inf") if getattr(trace, "model", None) is None else pass_work(trace)
+        return float("inf") if trace is None or trace.model is None else pass_work(trace)
 
     def _single_specs(self) -> Iterator[Spec]:
         """Yield interventions that a reader may try alone: each head of the layer, edits of a row."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -288,7 +289,8 @@ class TraceInterventions:
                 self._compute_together(self._expected[key])
             while len(self._changed) >= _MOST_CHANGES:
                 self._changed.pop(next(iter(self._changed)))
-            self._changed[key] = self._ahead.pop(key, None) or changed(trace, *interventions)
+            ahead = key in self._ahead
+            self._changed[key] = self._ahead.pop(key) if ahead else changed(trace, *interventions)
         return self._changed[key]
 
     def expect(self, specs: Sequence[Spec]) -> None:
@@ -305,8 +307,9 @@ class TraceInterventions:
         keys = [_key_of([spec]) for spec in group]
         for key in keys:
             self._expected.pop(key, None)
-        each = each_changed(self.trace_with_model(), [self._intervention(spec) for spec in group])
-        self._ahead |= dict(zip(keys, each, strict=True))
+        with suppress(ValueError, IndexError):  # of one of them: alone, it says so itself
+            each = each_changed(self.trace_with_model(), [self._intervention(spec) for spec in group])
+            self._ahead |= dict(zip(keys, each, strict=True))
 
     def _intervention(self, spec: Spec) -> Intervention:
         key = tuple(spec.items())
