@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import ast
+import functools
 import json
 import sys
 from pathlib import Path
+from unittest import mock
 
 from IPython.core.inputtransformer2 import TransformerManager
 
@@ -46,7 +48,8 @@ def shown(notebook: Path) -> dict[str, View]:
 
 def write(path: Path) -> dict[str, View]:
     """Write the page, with views under their headings; return the views."""
-    views = {heading: view for notebook in NOTEBOOKS for heading, view in shown(notebook).items()}
+    with mock.patch.object(aw, "demo_model", functools.cache(aw.demo_model)):  # notebooks share some
+        views = {heading: view for notebook in NOTEBOOKS for heading, view in shown(notebook).items()}
     path.parent.mkdir(parents=True, exist_ok=True)
     aw.to_html(list(views.values()), path, title="Every view of attnwidgets", headings=list(views))
     return views

@@ -102,6 +102,11 @@ class HeadIntervention(Intervention):
         self._only_kernels = only_kernels
 
     @property
+    def changes_kernels(self) -> bool:
+        """Whether it changes calls of kernels."""
+        return bool(self._kernels)
+
+    @property
     def acts_in_attention(self) -> bool:
         """Whether a pass must call attention, for the intervention to have an effect."""
         return not self._only_kernels

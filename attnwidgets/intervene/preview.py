@@ -254,11 +254,7 @@ def changed(trace: Trace, *interventions: Intervention) -> Changed:
         is_score = logits is not None and (trace.answer.is_numbers or logits.numel() == 1)
         recorded = None if states is None or is_score else _states(replay.run())
     if trace.answer.is_distribution and logits is not None and trace.logits is not None:
-        before, after = predicted_values(trace, trace.logits), predicted_values(trace, logits)
-        gap = (after - before).abs()
-        if trace.answer.several:
-            return Changed("several", trace.predictions_title, before, after, float(gap.max()))
-        return Changed("distribution", trace.predictions_title, before, after, float(gap.sum() / 2))
+        return changed_logits(trace, trace.logits, logits)
     if logits is not None and trace.logits is not None and is_score:
         before, after = (widened(score).reshape(-1).double() for score in (trace.logits, logits))
         title = trace.predictions_title or "score"
@@ -269,6 +265,15 @@ def changed(trace: Trace, *interventions: Intervention) -> Changed:
     distance = float((states - recorded).norm()) / length if length else 0.0
     likeness = float(torch.cosine_similarity(states.mean(0), recorded.mean(0), dim=0))
     return Changed("states", "", nothing, nothing, distance, likeness)
+
+
+def changed_logits(trace: Trace, recorded: Tensor, logits: Tensor) -> Changed:
+    """Return the predictions of a trace of tokens or classes by its recorded logits and by others."""
+    before, after = predicted_values(trace, recorded), predicted_values(trace, logits)
+    gap = (after - before).abs()
+    if trace.answer.several:
+        return Changed("several", trace.predictions_title, before, after, float(gap.max()))
+    return Changed("distribution", trace.predictions_title, before, after, float(gap.sum() / 2))
 
 
 def _states(outputs: object) -> Tensor | None:

@@ -7,7 +7,8 @@ gradient of their rule. An operation without a rule runs, and raises if relevanc
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +25,7 @@ from attnwidgets.tracing.gradients.differentiable import cut_of, diagnosis, diff
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from attnwidgets.relevance.settings import Bias, Gate, Rule
     from attnwidgets.tracing.gradients.differentiable import At, Graph, Place, Precision
@@ -35,6 +36,23 @@ if TYPE_CHECKING:
     Handler = Callable[[Settings, Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
     # Takes a model's outputs and returns the differentiable numbers to explain.
     Scores = Callable[[Any], Sequence[Tensor]]
+
+
+# By trace and settings, the passes that `propagate` has recorded in a `shared_pass`.
+_passes: ContextVar[dict[tuple[Any, ...], Graph] | None] = ContextVar("attnwidgets_passes", default=None)
+
+
+@contextmanager
+def shared_pass() -> Iterator[None]:
+    """Let calls of `propagate` that differ in their scores alone go back through the same pass of the model.
+
+    The pass stays in memory until the `with` block ends.
+    """
+    token = _passes.set({} if (shared := _passes.get()) is None else shared)
+    try:
+        yield
+    finally:
+        _passes.reset(token)
 
 
 class Rules(TorchFunctionMode):
@@ -223,12 +241,18 @@ def propagate(
             from attnwidgets.tracing.hooks.hook import hooked
 
             stack.enter_context(hooked(run.model, hook_point, _keeper(passing, hook_point.name)))
-        graph = run(
-            keep=("heads",) if heads else (),
-            reads=reads,
-            during=lambda: rules,
-            again=True,
-        )
+        passes = _passes.get()
+        key = (trace, rule, bias, place, entry, heads, *sorted(reads), precision, insist)
+        graph = passes.get(key) if passes else None
+        if graph is None or hook_points:
+            graph = run(
+                keep=("heads",) if heads else (),
+                reads=reads,
+                during=lambda: rules,
+                again=True,
+            )
+            if passes is not None:
+                passes[key] = graph
         if cut := cut_of(graph):
             raise UnsupportedModelError(f"{purpose}: {cut}")
         values = [score.sum() for score in scores(graph.outputs)]

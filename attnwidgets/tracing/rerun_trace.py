@@ -116,12 +116,12 @@ def _with(axis: TokenAxis, extra: int) -> TokenAxis:
     return without_last(axis, -extra) if extra < 0 else with_registers(axis, extra) if extra else axis
 
 
-def own_logits(trace: Trace, outputs: Any) -> Tensor | None:
-    """Return the logits of a pass over a trace's input, in the form of `trace.logits`."""
+def own_logits(trace: Trace, outputs: Any, copy: int = 0) -> Tensor | None:
+    """Return the logits of a pass over a trace's input, or a copy of it, in the form of `trace.logits`."""
     all_logits = logits_in(outputs)
     if trace.logits is None or all_logits is None:
         return None
-    logits: Tensor = all_logits[0].detach().to("cpu", copy=True)
+    logits: Tensor = all_logits[copy].detach().to("cpu", copy=True)
     return logits[-len(trace.logits) :] if logits.dim() > 1 else logits
 
 

@@ -1,8 +1,18 @@
-"""Waits until a page has done everything that is due soon, so that no test sleeps for a fixed time."""
+"""Waits until a page has done everything that is due soon, so that no test sleeps for a fixed time.
+
+What is read from a page after a gesture is read at rest: `rest_before_reading` sees to it for all tests. A
+test of what a page shows meanwhile, or of one that never rests, reads it `in_motion`.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from contextlib import contextmanager
+from functools import wraps
+from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
 # Frames, idle callbacks, inflating and copying count always; timers up to this delay. Longer ones (a tooltip,
 # a retry, a player) are not set off at once by a gesture: a test that needs them waits for their effects.
@@ -87,4 +97,73 @@ def after(page: Any, milliseconds: int) -> None:
 
 def settle(page: Any) -> None:
     """Wait until a page or frame has no animation frame, no short timer and no transition before it."""
+    _moved.discard(page)
     page.evaluate("awSettled()")
+
+
+# Pages with a gesture after which nobody has waited for rest, and pages that are read all the same.
+_moved: WeakSet[Any] = WeakSet()
+_in_motion: WeakSet[Any] = WeakSet()
+
+GESTURES = (
+    *("blur", "check", "clear", "click", "dblclick", "dispatch_event", "drag_to", "fill", "focus", "hover"),
+    *("press", "press_sequentially", "scroll_into_view_if_needed", "select_option", "select_text"),
+    *("set_checked", "set_viewport_size", "tap", "type", "uncheck"),
+)
+STROKES = ("down", "insert_text", "move", "up", "wheel", *GESTURES)  # of the keyboard and the mouse
+READINGS = (
+    *("all_inner_texts", "all_text_contents", "aria_snapshot", "bounding_box", "count", "eval_on_selector"),
+    *("eval_on_selector_all", "evaluate", "evaluate_all", "get_attribute", "inner_html", "inner_text"),
+    *("input_value", "is_checked", "is_disabled", "is_editable", "is_enabled", "is_hidden", "is_visible"),
+    *("screenshot", "text_content"),
+)
+_REST = "window.__pwClock ? undefined : window.awSettled?.()"
+
+
+def rest_before_reading(page_class: type, locator_class: type) -> None:
+    """Let pages rest after a gesture before anything is read from them, in every test of this process."""
+    page_of = {page_class: lambda page: page, locator_class: lambda locator: locator.page}
+    for owner, page in page_of.items():
+        for names, wrap in ((GESTURES, _moving), (READINGS, _reading)):
+            for name in names:
+                if hasattr(owner, name):
+                    setattr(owner, name, wrap(getattr(owner, name), page))
+
+
+def moves(page: Any) -> None:
+    """Let the strokes of a page's keyboard and mouse count as gestures."""
+    for device in (page.keyboard, page.mouse):
+        for name in STROKES:
+            if hasattr(device, name):
+                setattr(device, name, _moving(getattr(device, name), lambda *_: page))
+
+
+@contextmanager
+def in_motion(page: Any) -> Iterator[None]:
+    """Read a page that is not at rest."""
+    _in_motion.add(page)
+    try:
+        yield
+    finally:
+        _in_motion.discard(page)
+
+
+def _moving(gesture: Callable[..., Any], page_of: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(gesture)
+    def moving(*args: Any, **kwargs: Any) -> Any:
+        _moved.add(page_of(*args[:1]))
+        return gesture(*args, **kwargs)
+
+    return moving
+
+
+def _reading(read: Callable[..., Any], page_of: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(read)
+    def reading(*args: Any, **kwargs: Any) -> Any:
+        page = page_of(args[0])
+        if page in _moved and page not in _in_motion:
+            _moved.discard(page)
+            page.evaluate(_REST)
+        return read(*args, **kwargs)
+
+    return reading

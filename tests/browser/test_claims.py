@@ -7,6 +7,7 @@ import pytest
 import attnwidgets as aw
 
 from .checks import CLIPPED, OVERLAPS
+from .settling import in_motion
 from .stage import play
 
 TEXTS = ["fadebcfadeb", "cgaehdcgaeh", "hbdfaghbdfa"]
@@ -96,7 +97,8 @@ def test_views_of_heads_offer_to_write_a_claim(made, width, model, open_page):
     page.wait_for_function(
         "() => sent.some(({topic, args}) => topic === 'expression' && args.of === 'claim')"
     )
-    args = page.evaluate("() => sent.find(({args}) => args?.of === 'claim').args")
+    with in_motion(page):  # its kernel works and works
+        args = page.evaluate("() => sent.find(({args}) => args?.of === 'claim').args")
     assert (args["layer"], args["head"], args["cells"]) == (1, 0, [[11, 6]])
 
 

@@ -8,7 +8,8 @@ import pytest
 import torch
 
 import attnwidgets as aw
-from attnwidgets.intervene.preview import preview
+from attnwidgets.intervene.preview import changed, preview
+from attnwidgets.intervene.side_by_side import each_changed
 from attnwidgets.tracing.rerun_trace import require_same_model
 from tests.intervene.made import logits, t5, text, vit
 
@@ -47,6 +48,46 @@ def test_a_preview_is_the_rerun(make: Any) -> None:
     torch.testing.assert_close(preview(trace, *both).logits, trace.rerun(*both).logits, atol=1e-12, rtol=0)
     assert torch.equal(logits(trace), plain)
     assert all("forward" not in vars(module) for module in trace.model.modules())
+
+
+@pytest.mark.parametrize("make", [lambda: text("GPT-2"), lambda: text("Llama"), t5, vit])
+def test_interventions_side_by_side_have_the_effect_of_each_alone(
+    make: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trace = make()
+    stack = trace.stacks[-1]
+    heads = [aw.ablate_heads(trace, (layer, head), stack=stack) for layer in (0, 1) for head in (0, 2)]
+    rows = [aw.edit_attention(trace, (0, head), "one_hot", query=3, key=1, stack=stack) for head in (1, 2)]
+    alone = [changed(trace, intervention) for intervention in (*heads, *rows)]
+    calls, call = [], type(trace).call
+    monkeypatch.setattr(type(trace), "call", lambda *given: calls.append(1) or call(*given))
+    together = each_changed(trace, [*heads, *rows])
+    assert len(calls) == 1
+    for one, other in zip(alone, together, strict=True):
+        torch.testing.assert_close(other.after, one.after, atol=1e-12, rtol=0)
+        assert (other.kind, other.title) == (one.kind, one.title)
+        assert other.distance == pytest.approx(one.distance, abs=1e-12)
+    assert len({change.distance for change in together}) == len(together)
+
+
+def test_a_model_that_takes_one_text_runs_once_for_each_intervention() -> None:
+    trace = text("Llama")
+    heads = [aw.ablate_heads(trace, (0, head)) for head in (0, 1)]
+    alone = [changed(trace, intervention) for intervention in heads]
+    forward = trace.model.forward
+
+    def of_one(input_ids: Any, **options: Any) -> Any:
+        if len(input_ids) > 1:
+            raise ValueError("one text at a time")
+        return forward(input_ids, **options)
+
+    trace.model.forward = of_one
+    trace = aw.trace(trace.model, None, trace.input_ids)
+    together = each_changed(trace, [aw.ablate_heads(trace, (0, head)) for head in (0, 1)])
+    assert [change.distance for change in together] == [change.distance for change in alone]
+    ahead = aw.edit_attention(trace, (1, 0), torch.full((6, 6), 1 / 6))
+    with pytest.raises(ValueError, match="read token 1"):
+        each_changed(trace, [ahead, aw.ablate_heads(trace, (0, 0))])
 
 
 @pytest.mark.parametrize("name", LAYERS)

@@ -145,6 +145,25 @@ def test_the_text_at_rest_shows_the_explanation_and_a_pin_the_row(classified):
     assert not view.describe().startswith(state.sentence)
 
 
+def test_all_predictions_are_explained_by_one_pass_and_as_each_is_alone(classified, monkeypatch):
+    trace = aw.trace(classified.model, classified.tokenizer, FILM)
+    alone = [aw.lrp(trace), *(aw.lrp(trace, item.id) for item in trace.predictions()[1:])]
+    calls, call = [], type(trace).call
+    monkeypatch.setattr(type(trace), "call", lambda *given: calls.append(1) or call(*given))
+    view = aw.Explorer(trace)
+    view.explain_predictions()
+    assert len(alone) == 2
+    assert len(calls) == 1
+    for expected in alone:
+        key = "lrp" if expected is alone[0] else f"lrp@{trace.predictions()[1].id}"
+        shown = view.explanation(key)
+        np.testing.assert_array_equal(shown.values, expected.values)
+        np.testing.assert_array_equal(shown.map.layer(3), expected.map.layer(3))
+        assert shown.provenance == expected.provenance
+    view.store.make("lrp@0-1")
+    assert len(calls) == 2, "the target, the foil and their difference share a pass"
+
+
 def test_a_saved_figure_has_the_explanation_of_the_prediction(classified, tmp_path):
     view = aw.Explorer(aw.trace(classified.model, classified.tokenizer, FILM))
     figure = view.save(tmp_path / "figure.svg").read_text()

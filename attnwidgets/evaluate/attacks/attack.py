@@ -105,8 +105,8 @@ def attack(
     if len(specs) != 1:
         raise ValueError(f"method has {len(specs)} methods: aw.evaluate.attacks scores several.")
     _require_search(search)
-    ((name, spec),) = specs.items()
-    return _attacked(trace, str(name), spec, words, search)
+    (result,) = _attacked(trace, specs, words, search)
+    return result
 
 
 @_with_former
@@ -155,7 +155,7 @@ def attacks(
     _require_search(search)
     samples = np.array(
         [
-            [_scores(_attacked(trace, name, spec, words, search)) for name, spec in specs.items()]
+            [_scores(result) for result in _attacked(trace, specs, words, search)]
             for trace in progress(texts, "attacking texts")
         ]
     )
@@ -186,7 +186,11 @@ def _require_search(search: Any) -> None:
         raise TypeError(f"search takes an aw.evaluate.AttackSearch, not {search!r:.60}.")
 
 
-def _attacked(trace: Any, name: str, spec: Any, words: Words | None, search: AttackSearch) -> Attack:
-    """Return the attack on a method of a trace."""
-    subject = subject_of(trace, name, spec, search.tolerance)
-    return by_embeddings(subject, search) if words is None else by_words(subject, words, search)
+def _attacked(
+    trace: Any, specs: Mapping[Any, Any], words: Words | None, search: AttackSearch
+) -> list[Attack]:
+    """Return the attack on each of some methods of a trace."""
+    subjects = [subject_of(trace, str(name), spec, search.tolerance) for name, spec in specs.items()]
+    if words is None:
+        return [by_embeddings(subject, search) for subject in subjects]
+    return by_words(subjects, words, search)

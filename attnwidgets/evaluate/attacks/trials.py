@@ -7,7 +7,7 @@ model on every change and keep the valid one that moved the explanation most.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -31,6 +31,8 @@ from attnwidgets.tracing.retrace import retraced
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from numpy.typing import NDArray
 
     from attnwidgets.evaluate.arrays import Float
     from attnwidgets.evaluate.attacks.search import AttackSearch
@@ -221,42 +223,60 @@ def by_embeddings(subject: Subject, search: AttackSearch) -> Attack:
     return _result(subject, search.budget, before, best, tried, direction=direction, bound=bound)
 
 
-def by_words(subject: Subject, words: Words, search: AttackSearch) -> Attack:
-    """Return the attack on a method of a text by replacements of a single word."""
+def by_words(subjects: Sequence[Subject], words: Words, search: AttackSearch) -> list[Attack]:
+    """Return the attacks on methods of a text by the same words; each changed text is traced once for all."""
     import torch
 
-    trace = subject.trace
+    trace = subjects[0].trace
     text = str(trace.text)
     given, read = (torch.as_tensor(item.input_ids) for item in (trace, retraced(trace, text)))
     if not torch.equal(given, read):
         raise ValueError("trace is not of its text alone (tokens were added by hand): attack embeddings.")
-    before = subject.explained(trace, "word")
-    special = np.array(before.source_unit.special, dtype=bool)
-    values = np.asarray(before.values, dtype=np.float64)
-    _require_order(int((~special).sum()) - 1, "words that stay")
+    attacksby_words = [_ByWords(subject, subject.explained(trace, "word")) for subject in subjects]
+    for by_words in attacksby_words:
+        _require_order(int((~by_words.special).sum()) - 1, "words that stay")
     edits = single_edits(text.split(" "), words, "words")
     generator = np.random.default_rng(search.seed)
-    chosen = generator.permutation(len(edits))[: search.most]
-    tried: list[Tried] = []
-    best: _Best | None = None
-    for number in progress(chosen, "trying words"):
+    for number in progress(generator.permutation(len(edits))[: search.most], "trying words"):
         _, new, changed = edits[number]
         again = retraced(trace, changed)
-        if subject.row is not None and len(again.tokens) != len(trace.tokens):
-            continue  # the prediction is read at another token
+        for by_words in attacksby_words:
+            by_words.measure(new, again)
+    if not all(by_words.tried for by_words in attacksby_words):
+        raise ValueError("words holds no word that can be put in the place of a single word of this text.")
+    return [_result(by.subject, 1.0, by.before, by.best, by.tried) for by in attacksby_words]
+
+
+@dataclass
+class _ByWords:
+    """An attack by words on a method, and the changes that it has measured."""
+
+    subject: Subject
+    before: Attributions
+    tried: list[Tried] = field(default_factory=list)
+    best: _Best | None = None
+
+    @property
+    def special(self) -> NDArray[np.bool_]:
+        """Which elements are special tokens."""
+        return np.array(self.before.source_unit.special, dtype=bool)
+
+    def measure(self, new: str, again: Trace) -> None:
+        """Measure how far a word moves the explanation, given the trace of the text with it."""
+        subject, before = self.subject, self.before
+        if subject.row is not None and len(again.tokens) != len(subject.trace.tokens):
+            return  # the prediction is read at another token
         explanation = subject.explained(again, "word")
         stays = [old == label for old, label in zip(before.labels, explanation.labels, strict=False)]
         if len(explanation.labels) != len(before.labels) or stays.count(False) != 1:
-            continue  # split into words otherwise, so that the rest cannot be compared by position
-        rest = np.array(stays) & ~special
+            return  # split into words otherwise, so that the rest cannot be compared by position
+        rest = np.array(stays) & ~self.special
+        values, moved_values = (np.asarray(part.values, dtype=np.float64) for part in (before, explanation))
         probability, valid = subject.predicted(again)
-        moved = _compared(values[rest], np.asarray(explanation.values, dtype=np.float64)[rest])
-        tried.append(Tried("attack", new, 1.0, probability, valid, *moved))
-        if valid and (best is None or moved[0] > best.distance):
-            best = _Best(moved[0], probability, explanation, again)
-    if not tried:
-        raise ValueError("words holds no word that can be put in the place of a single word of this text.")
-    return _result(subject, 1.0, before, best, tried)
+        moved = _compared(values[rest], moved_values[rest])
+        self.tried.append(Tried("attack", new, 1.0, probability, valid, *moved))
+        if valid and (self.best is None or moved[0] > self.best.distance):
+            self.best = _Best(moved[0], probability, explanation, again)
 
 
 class _Best(NamedTuple):

@@ -275,12 +275,15 @@ class Entry:
         try:
             if foil is None:
                 return explain(self.trace, **options)
-            contrast: Any = explain(self.trace, **options, foil=foil)
-            if not isinstance(contrast, Attributions):
-                return contrast
-            alone: list[Any] = [
-                explain(self.trace, **(options | {"target": item})) for item in (target, foil)
-            ]
+            from attnwidgets.relevance.rules import shared_pass
+
+            with shared_pass():
+                contrast: Any = explain(self.trace, **options, foil=foil)
+                if not isinstance(contrast, Attributions):
+                    return contrast
+                alone: list[Any] = [
+                    explain(self.trace, **(options | {"target": item})) for item in (target, foil)
+                ]
             return target_rows([*alone, contrast], title=contrast.title)
         except ValueError as error:  # the stack "cross", for example, leads from a sequence to another
             return error

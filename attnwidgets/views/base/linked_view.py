@@ -299,10 +299,17 @@ class LinkedView(Suggesting, AnyWidget):
         computed = {source.method for source in self.store.sources()}
         keys = [explained_key(explains, items, index) for index in range(len(items))]
         missing = [key for key in keys if key not in computed]
+        if not missing:
+            return
+        from attnwidgets.relevance.rules import shared_pass
+
         # A method that refuses the text leaves the page without a button for its predictions.
-        with suppress(ValueError):
-            for key in progress(missing, desc=f"{self._VIEW}: predictions", total=len(missing)):
-                self.store.make(key)
+        try:
+            with suppress(ValueError), shared_pass():
+                for key in progress(missing, desc=f"{self._VIEW}: predictions", total=len(missing)):
+                    self.store.make(key, announce=False)
+        finally:
+            self.store.announce()
 
 
 def link(first: LinkedView, *others: LinkedView) -> None:

@@ -161,20 +161,24 @@ class Intervening(View):
         active = [dict(spec) for spec in self.selection.interventions]
         for count in range(len(active), max(0, len(active) - _LONGEST_LIST), -1):
             yield {"interventions": active[:count]}
-        room = PAGE_WORK
+        room, pass_work = PAGE_WORK, self._pass_work()
+        alone: list[Spec] = []
         for spec in self._single_specs():
-            room -= self._pass_work()
+            room -= pass_work
             if room < 0:
-                return
+                break
             if [spec] != active[:1]:
-                yield {"interventions": [spec]}
+                alone.append(spec)
+        self._intervened.expect(alone)
+        for spec in alone:
+            yield {"interventions": [spec]}
 
     def _pass_work(self) -> float:
         """Return about how many multiplications a pass of the model takes."""
         from attnwidgets.tracing.pass_memory import pass_work
 
         trace = self._intervened.trace
-        return float("inf") if trace is None else pass_work(trace)
+        return float("inf") if trace is None or trace.model is None else pass_work(trace)
 
     def _single_specs(self) -> Iterator[Spec]:
         """Yield interventions that a reader may try alone: each head of the layer, edits of a row."""
@@ -259,7 +263,10 @@ def _row_of(spec: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _largest(values: torch.Tensor) -> list[int]:
-    return values.argsort(descending=True, stable=True)[:_MOST].tolist()
+    """Return the numbers of the largest values; the first of equal ones comes first."""
+    least = values.topk(min(_MOST, len(values))).values[-1:]
+    among = (~(values < least)).nonzero()[:, 0]  # a vocabulary is not sorted for ten of its tokens
+    return among[values[among].argsort(descending=True, stable=True)][:_MOST].tolist()
 
 
 def _finite(value: float) -> float | None:

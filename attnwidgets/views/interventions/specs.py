@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +36,7 @@ _KEYS = {
     "row": ("kind", "stack", "layer", "head", "query", "to", "key", "amount"),
 }
 _MOST_CHANGES = 16  # lists of specs whose predictions stay in memory
+_COPIES = 8  # of the input in a pass
 
 
 @dataclass(frozen=True)
@@ -208,6 +210,8 @@ class TraceInterventions:
         self._made: dict[tuple[Any, ...], Intervention] = {}
         self._free: dict[tuple[str, int, int, int], FreeAttention] = {}
         self._changed: dict[tuple[Any, ...], Changed] = {}
+        self._expected: dict[tuple[Any, ...], Sequence[Spec]] = {}  # the group of each, by its key
+        self._ahead: dict[tuple[Any, ...], Changed] = {}
 
     @staticmethod
     def of(shown: Any) -> TraceInterventions:
@@ -278,13 +282,34 @@ class TraceInterventions:
         """Return the predictions with these active; a pass of the model, from the first changed layer on."""
         from attnwidgets.intervene.preview import changed
 
-        interventions = self.interventions(specs)
-        key = tuple(tuple(spec.items()) for spec in checked_specs(specs, self.reach))
+        trace, interventions = self.trace_with_model(), self.interventions(specs)
+        key = _key_of(checked_specs(specs, self.reach))
         if key not in self._changed:
+            if key in self._expected:
+                self._compute_together(self._expected[key])
             while len(self._changed) >= _MOST_CHANGES:
                 self._changed.pop(next(iter(self._changed)))
-            self._changed[key] = changed(self.trace_with_model(), *interventions)
+            ahead = key in self._ahead
+            self._changed[key] = self._ahead.pop(key) if ahead else changed(trace, *interventions)
         return self._changed[key]
+
+    def expect(self, specs: Sequence[Spec]) -> None:
+        """Let passes of the model compute several of these, each active alone, once the first is wanted."""
+        self._ahead.clear()  # what an earlier page had no room for
+        checked = [spec for given in specs for spec in checked_specs([given], self.reach)]
+        for first in range(0, len(checked), _COPIES):
+            group = checked[first : first + _COPIES]
+            self._expected |= {_key_of([spec]): group for spec in group}
+
+    def _compute_together(self, group: Sequence[Spec]) -> None:
+        from attnwidgets.intervene.side_by_side import each_changed
+
+        keys = [_key_of([spec]) for spec in group]
+        for key in keys:
+            self._expected.pop(key, None)
+        with suppress(ValueError, IndexError):  # of one of them: alone, it says so itself
+            each = each_changed(self.trace_with_model(), [self._intervention(spec) for spec in group])
+            self._ahead |= dict(zip(keys, each, strict=True))
 
     def _intervention(self, spec: Spec) -> Intervention:
         key = tuple(spec.items())
@@ -310,6 +335,11 @@ class TraceInterventions:
         edit = edit_attention(trace, at, matrix, query=query, stack=stack)
         edit.said = edit.said.replace("set to a matrix", f"moved by {spec['amount']:g} of what is free")
         return edit
+
+
+def _key_of(specs: Sequence[Spec]) -> tuple[Any, ...]:
+    """Return checked specs as a key of a dict."""
+    return tuple(tuple(spec.items()) for spec in specs)
 
 
 # An entry lives as long as a view of the trace holds it.

@@ -296,12 +296,13 @@ class TileStore(SharedModel):
 
     # -- the menu ----------------------------------------------------------------------------------
 
-    def make(self, key: str, layer: int | None = None) -> None:
+    def make(self, key: str, layer: int | None = None, *, announce: bool = True) -> None:
         """Compute a method of the menu with the selected layer, and show it. Runs the model.
 
         Args:
             key: The method, and perhaps its target: see `attnwidgets.views.wire.axes`.
             layer: The selected layer.
+            announce: Whether the browser is told now; False: the caller makes others, and announces them all.
 
         Raises:
             LookupError: The entry or the target is unknown.
@@ -331,7 +332,8 @@ class TileStore(SharedModel):
                 layers = getattr(explanation, "map", None)
                 if layers is not None and by_layer(key) in self._holders:
                     self._add(layers, by_layer(key), units)
-        self.announce()
+        if announce:
+            self.announce()
 
     @property
     def explains(self) -> str:
