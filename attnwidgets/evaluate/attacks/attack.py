@@ -21,6 +21,8 @@ from attnwidgets.evaluate.scorecards.build import scored
 from attnwidgets.tracing.free_memory import forceable
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from attnwidgets.evaluate.attacks.result import Attack
     from attnwidgets.evaluate.attacks.trials import Words
     from attnwidgets.evaluate.scorecards.scorecard import Scorecard

@@ -153,9 +153,7 @@ def _each(n: int) -> tuple[tuple[int, ...], ...]:
     return tuple((i,) for i in range(n))
 
 
-def _described(
-    unit: Unit, change: Callable[[tuple[Any, ...]], tuple[Any, ...]]
-) -> dict[str, tuple[Any, ...] | None]:
+def _described(unit: Unit, change: Callable[[tuple[Any, ...]], tuple[Any, ...]]) -> dict[str, Any]:
     """Return what a unit holds of some elements, changed as its labels are; None where it holds nothing."""
     values = {name: getattr(unit, name) for name in ("cells", "boxes", "times", "titled")}
     return {name: None if value is None else change(value) for name, value in values.items()}
