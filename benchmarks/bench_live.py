@@ -49,7 +49,7 @@ def measure_engine(title: str, model: Any, weights: str, folder: Path) -> None:
     target = {"row": -1, "plus": 1, "minus": None}
     for length in (16, 64):
         common = {"ids": [1000 + 37 * i for i in range(length)], "edits": unchanged}
-        once = {**common, "name": "pass", "wanted": {"logits": "last", "heads": False}}
+        once = {**common, "name": "pass", "outputs": {"logits": "last", "heads": False}}
         back = {**common, "name": "relevance", "target": target, "rule": "lrp"}
         about, *passes = answers(folder, layout, [once] * ENGINE_RUNS + [back] * ENGINE_RUNS)
         times = [answer["ms"] for answer in passes]

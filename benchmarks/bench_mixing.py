@@ -143,7 +143,8 @@ def main() -> None:
         "from tokens",
     )
     columns += "plain, MB", "attnwidgets, MB", "apart"
-    when = f"{time.strftime('%Y-%m-%d')}, {options.threads} threads ({platform.machine()})"
+    threads = f"{options.threads} thread{'s' if options.threads > 1 else ''}"
+    when = f"{time.strftime('%Y-%m-%d')}, {threads} ({platform.machine()})"
     lines = [f"{when}, Python {platform.python_version()}; {versions}.", ""]
     lines += [f"| {' | '.join(columns)} |", f"|---|---:|---|{'---:|' * (len(columns) - 3)}"]
     print("\n".join(lines), flush=True)

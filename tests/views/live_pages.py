@@ -48,12 +48,14 @@ const answers = async ({state, blobs, steps}) => {
   const out = [];
   for (const {view, store, time, ...message} of steps) {
     const last = store === 'shown' ? made.get(view).get('store').replace('anywidget:', '') : store;
+    const before = process.cpuUsage();
     const answer = store ? await session.request(last, message) : await session.question(view, message);
-    out.push([...packed(answer), made.get(view ?? 'view0').get('store')]);
+    const {user, system} = process.cpuUsage(before);
+    out.push([...packed(answer), made.get(view ?? 'view0').get('store'), (user + system) / 1000]);
   }
-  return out.map(([reply, buffers, shown]) => {
+  return out.map(([reply, buffers, shown, ms]) => {
     const {header} = state.models[shown.replace('anywidget:', '')].state;
-    return {reply, buffers, header};
+    return {reply, buffers, header, ms};
   });
 };
 (async () => {
@@ -88,10 +90,10 @@ def parts_of(path):
 
 
 class Answer:
-    """The reply to one request, and its numbers."""
+    """The reply to one request, its numbers, and the milliseconds of CPU that it took."""
 
     def __init__(self, told):
-        self.reply, self.header = told["reply"], told["header"]
+        self.reply, self.header, self.ms = told["reply"], told["header"], told["ms"]
         self._buffers = [base64.b64decode(item) for item in told["buffers"]]
 
     @property

@@ -328,8 +328,8 @@ def test_an_explorer_opens_where_a_rollout_has_no_room(long, monkeypatch):
 
 
 @pytest.mark.slow
-def test_statistics_of_heads_are_read_head_by_head_and_are_those_of_layers(long, counted, monkeypatch):
-    monkeypatch.setattr(rows, "_CHUNK_BYTES", 8 * head_of(long))  # head by head
+def test_statistics_of_heads_are_read_in_blocks_and_are_those_of_layers(long, counted, monkeypatch):
+    monkeypatch.setattr(rows, "_BLOCK_BYTES", head_of(long))  # some queries at a time
     layers = []
     monkeypatch.setattr(type(long), "attention_layer", lambda *args: layers.append(args))
     view = aw.HeadGrid(long)
