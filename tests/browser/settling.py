@@ -66,7 +66,7 @@ WATCH = """(() => {
   awaited(HTMLImageElement.prototype, "decode");
   awaited(window.ReadableStreamDefaultReader?.prototype, "read"); // of inflated data
   // Three quiet frames: observers of sizes and intersections answer once a frame, and may set off the next.
-  window.awSettled = () => new Promise((done, fail) => {
+  window.awSettled = (frames = 3) => new Promise((done, fail) => {
     if (window.__pwClock) throw new Error("the clock of this page is stopped: let it run on instead");
     const late = () => fail(new Error(`not at rest after LIMIT ms: ${[...due].join(", ")} due`));
     const limit = later(late, LIMIT);
@@ -75,7 +75,7 @@ WATCH = """(() => {
       const moves = document.getAnimations().some((a) => a.playState === "running"
         && Number.isFinite(a.effect?.getComputedTiming().endTime));
       quiet = due.size === 0 && !moves ? quiet + 1 : 0;
-      if (quiet < 3) return frame(look);
+      if (quiet < frames) return frame(look);
       clear(limit);
       done();
     };
@@ -117,7 +117,8 @@ READINGS = (
     *("input_value", "is_checked", "is_disabled", "is_editable", "is_enabled", "is_hidden", "is_visible"),
     *("screenshot", "text_content"),
 )
-_REST = "window.__pwClock ? undefined : window.awSettled?.()"
+# Most pages are at rest already, and three frames after each gesture would add up.
+_REST = "window.__pwClock ? undefined : window.awSettled?.(1)"
 
 
 def rest_before_reading(page_class: type, locator_class: type) -> None:

@@ -175,10 +175,12 @@ class Intervening(View):
 
     def _pass_work(self) -> float:
         """Return about how many multiplications a pass of the model takes."""
+        trace = self._intervened.trace
+        if trace is None or trace.model is None:
+            return float("inf")
         from attnwidgets.tracing.pass_memory import pass_work
 
-        trace = self._intervened.trace
-        return float("inf") if trace is None or trace.model is None else pass_work(trace)
+        return pass_work(trace)
 
     def _single_specs(self) -> Iterator[Spec]:
         """Yield interventions that a reader may try alone: each head of the layer, edits of a row."""
