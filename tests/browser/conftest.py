@@ -29,7 +29,7 @@ from .agreement import Seen
 from .chromium import executable
 from .lab import Lab
 from .pages import LIMIT, OPEN, Pages
-from .settling import rest_before_reading, settle
+from .settling import settle
 from .webdriver import WebDriverError
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="pip install playwright (make test does it)")
@@ -38,7 +38,6 @@ FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-backgroun
 # Nothing but this machine answers: whatever a page asks of another host fails at once.
 PROXY = {"server": "http://127.0.0.1:9", "bypass": "127.0.0.1,localhost"}
 sync_api.expect.set_options(timeout=LIMIT)
-rest_before_reading(sync_api.Page, sync_api.Locator)
 FAILURES = Path(__file__).parents[2] / "out" / "failures"
 
 # Files of npm packages, with the packages' SHA-512: for pages of nbconvert, and VS Code's widget manager.

@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from .lab import VIEWPORT
-from .settling import WATCH, moves
+from .settling import WATCH
 from .webdriver import CONSOLE_LINES
 
 LIMIT = 20_000  # milliseconds; the cores may be shared
@@ -87,7 +87,6 @@ class GuardedPage:
         self.guard = Guard(self.context)
         self.page = self.context.new_page()
         self.page.set_default_timeout(LIMIT)
-        moves(self.page)
         self.is_as_new = options.keys() <= CHANGEABLE
         self._scheme = options.get("color_scheme", "light")
         page = self.page

@@ -7,7 +7,6 @@ import pytest
 import attnwidgets as aw
 
 from .checks import CLIPPED, OVERLAPS
-from .settling import in_motion
 from .stage import play
 
 TEXTS = ["fadebcfadeb", "cgaehdcgaeh", "hbdfaghbdfa"]
@@ -97,8 +96,7 @@ def test_views_of_heads_offer_to_write_a_claim(made, width, model, open_page):
     page.wait_for_function(
         "() => sent.some(({topic, args}) => topic === 'expression' && args.of === 'claim')"
     )
-    with in_motion(page):  # its kernel works and works
-        args = page.evaluate("() => sent.find(({args}) => args?.of === 'claim').args")
+    args = page.evaluate("() => sent.find(({args}) => args?.of === 'claim').args")
     assert (args["layer"], args["head"], args["cells"]) == (1, 0, [[11, 6]])
 
 

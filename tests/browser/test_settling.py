@@ -26,28 +26,6 @@ def test_chains_of_frames_and_timers_are_waited_for(open_page):
     assert page.evaluate("told") == ["cleared", "late"]
 
 
-def test_what_a_gesture_leads_to_is_there_when_the_page_is_read(open_page):
-    page = open_page()
-    page.evaluate("""() => {
-      document.body.innerHTML = '<button>0</button>';
-      const button = document.querySelector('button');
-      const count = () => requestAnimationFrame(() => { button.textContent = +button.textContent + 1; });
-      button.onclick = onkeydown = () => setTimeout(count, 200);
-    }""")
-    button = page.locator("button")
-    gestures = (
-        button.click,
-        lambda: page.click("button"),
-        lambda: page.keyboard.press("a"),
-        lambda: page.mouse.click(20, 20),
-    )
-    for number, gesture in enumerate(gestures, 1):
-        gesture()
-        assert button.inner_text() == str(number)
-    button.click()
-    assert page.evaluate("document.querySelector('button').textContent") == "5"
-
-
 def test_a_transition_is_waited_for(open_page):
     page = open_page()
     page.evaluate("""() => {
