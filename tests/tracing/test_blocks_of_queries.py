@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 
+from attnwidgets.tracing.causal_mask import LONG_MASK
 from attnwidgets.tracing.recording import attention_function
 from attnwidgets.tracing.recording.run import trace
 from tests.tracing import tiny
@@ -144,12 +145,15 @@ def test_weights_that_are_edited_are_held_whole(blocks: list[int]) -> None:
 
 @pytest.mark.parametrize("family", ["Llama", "BERT", "Gemma 2", "Qwen3"])
 @pytest.mark.parametrize("method", ["saliency", "lrp", "cp_lrp"])
+@pytest.mark.parametrize("implementation", ["eager", None])  # None: sdpa, where there is one
+@pytest.mark.parametrize("long_mask", [0, LONG_MASK])
 def test_weights_that_gradients_compute_again(
-    family: str, method: str, monkeypatch: pytest.MonkeyPatch
+    family: str, method: str, implementation: str | None, long_mask: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import attnwidgets as aw
 
-    result = trace(tiny.build(tiny.TEXT[family]), None, IDS)
+    model = tiny.build(tiny.TEXT[family], implementation=implementation)
+    result = trace(model, None, IDS)
 
     def explained() -> Any:
         explain: Any = aw.saliency if method == "saliency" else aw.lrp
@@ -159,6 +163,7 @@ def test_weights_that_gradients_compute_again(
     stored = explained()
     monkeypatch.setattr(attention_function, "AGAIN_BYTES", 0)
     monkeypatch.setattr(attention_function, "LONG_BYTES", 0)
+    monkeypatch.setattr(attention_function, "LONG_MASK", long_mask)
     again = explained()
     assert abs(again - stored).max() < 1e-5 * abs(stored).max()
 
@@ -177,3 +182,8 @@ def test_gradients_of_a_long_text_keep_no_weights(monkeypatch: pytest.MonkeyPatc
     with Largest() as made:
         aw.saliency(result, 5)
     assert made.numbers <= LONG * LONG  # the mask
+    monkeypatch.setattr(attention_function, "LONG_MASK", 0)
+    for explain in (aw.saliency, aw.lrp):
+        with Largest() as made:
+            explain(result, 5)
+        assert made.numbers < LONG * LONG

@@ -207,7 +207,10 @@ class Runner:
         if recorded(self.trace):
             attention_hooks = AttentionHooks(graph, sites(self.trace), keep)
             edits = [attention_hooks.weights] if "weights" in keep else []
-            exits.enter_context(recording(self.model, edits, [attention_hooks.heads], again=again))
+            fuses = again is not None  # blocks of a long text's queries then read earlier keys alone
+            exits.enter_context(
+                recording(self.model, edits, [attention_hooks.heads], fuses=fuses, again=again)
+            )
         else:
             exits.enter_context(implementation(self.model, "eager"))
 

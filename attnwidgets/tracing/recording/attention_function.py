@@ -7,6 +7,7 @@ architecture.
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -263,9 +264,7 @@ def _unread(query: Tensor, key: Tensor, value: Tensor, settings: dict[str, Any],
     of queries, with its bits, as long as they are not too many; and so are those that fused attention cannot
     compute without making them all.
     """
-    fits = query.shape[-1] == value.shape[-1] and query.dtype == value.dtype
-    plain = all(settings.get(name) is None for name in ("softcap", "position_bias", "sink"))
-    if is_fused and plain and fits:
+    if is_fused and _can_fuse(query, value, settings):
         mask = settings["mask"]
         hides_later = isinstance(mask, CausalMask)
         return torch.nn.functional.scaled_dot_product_attention(
@@ -280,6 +279,12 @@ def _unread(query: Tensor, key: Tensor, value: Tensor, settings: dict[str, Any],
     for rows, weights in weights_by_blocks(query, key, settings):
         output[:, :, rows] = torch.matmul(weights.to(value.dtype), value[:, :, : weights.shape[-1]])
     return output
+
+
+def _can_fuse(query: Tensor, value: Tensor, settings: Mapping[str, Any]) -> bool:
+    """Return whether torch's fused attention computes a call, which knows nothing but a mask and a scale."""
+    fits = query.shape[-1] == value.shape[-1] and query.dtype == value.dtype
+    return fits and all(settings.get(name) is None for name in ("softcap", "position_bias", "sink"))
 
 
 class _Again(torch.autograd.Function):
@@ -320,11 +325,11 @@ def _computed_again(
     It is computed in blocks of queries, and the backward pass computes each again, in `context`: a long text
     needs no more memory for a pass with gradients than for a block. All layers' weights would be kept.
     """
-    settings = settings | {"mask": whole(settings["mask"])}
     parts = []
     for rows in blocks(query.shape[-2], map_bytes(query, key) // query.shape[-2], LONG_BYTES):
-        row_settings = {name: part_of(added, rows, QUERIES) for name, added in settings.items()}
-        part: Any = _Again.apply(context, row_settings, query[:, :, rows], key, value)  # type: ignore[no-untyped-call]
+        seen, row_settings = of_queries(key, settings, rows)
+        values = value[:, :, : seen.shape[-2]]
+        part: Any = _Again.apply(context, row_settings, query[:, :, rows], seen, values)  # type: ignore[no-untyped-call]
         parts.append(part)
     return torch.cat(parts, dim=2)
 
@@ -356,9 +361,12 @@ def _in_parts(
         return None
     if not watching.keep_unread(module, query, key, value, settings):
         return None
-    if again is not None:
-        return _computed_again(query, key, value, settings, again)
     is_fused = watching.fuses_weights(n_bytes)
+    # Without rules, the gradient of fused attention is that of any other; with a mask made whole, torch may
+    # keep all weights for it.
+    has_gradient = again is nullcontext and is_fused and _can_fuse(query, value, settings)
+    if again is not None and not (has_gradient and isinstance(settings["mask"], CausalMask | None)):
+        return _computed_again(query, key, value, settings, again)
     return _unread(query, key, repeat_heads(value, query.shape[1]), settings, is_fused=is_fused)
 
 
