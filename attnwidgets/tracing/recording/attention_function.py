@@ -23,6 +23,7 @@ from attnwidgets.tracing.unsupported import UnsupportedModelError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from torch import Tensor, nn
 
@@ -288,50 +289,66 @@ def _can_fuse(query: Tensor, value: Tensor, settings: Mapping[str, Any]) -> bool
 
 
 class _Again(torch.autograd.Function):
-    """The outputs of some queries, whose weights are not kept for the gradient but computed again."""
+    """A call's output [batch, head, query, dim] with a gradient that keeps no weights.
+
+    Both passes go through blocks of queries, and the backward pass computes the weights of each again: a long
+    text needs no more memory than a block. The gradients of keys and values are sums over the blocks.
+    """
 
     @staticmethod
-    def forward(ctx: Any, context: Callable[[], Any], settings: dict[str, Any], *inputs: Tensor) -> Tensor:
+    def forward(
+        ctx: Any,
+        context: Callable[[], AbstractContextManager[Any]],
+        settings: Mapping[str, Any],
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+    ) -> Tensor:
+        """Compute the output; `context` is that in which the backward pass computes it again."""
         ctx.context, ctx.settings = context, settings
-        ctx.save_for_backward(*inputs)
-        return _output_of(settings, *(tensor.detach() for tensor in inputs))
+        ctx.save_for_backward(query, key, value)
+        output = value.new_empty((*query.shape[:-1], value.shape[-1]))
+        for rows, seen, row_settings in _parts_of(query, key, settings):
+            parts = query[:, :, rows], key[:, :, seen], value[:, :, seen]
+            output[:, :, rows] = _output_of(row_settings, *parts)
+        return output
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Any, ...]:
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        """Compute the gradients of the queries, keys and values that need one."""
+        query, key, value = ctx.saved_tensors
         needed = ctx.needs_input_grad[2:]
-        with enable_grad(), ctx.context():
-            inputs = [
-                tensor.detach().requires_grad_(need)
-                for tensor, need in zip(ctx.saved_tensors, needed, strict=True)
-            ]
-            output = _output_of(ctx.settings, *inputs)
-        reached = [tensor for tensor in inputs if tensor.requires_grad]
-        gradients = iter(torch.autograd.grad(output, reached, gradient, allow_unused=True))
-        return None, None, *(next(gradients) if need else None for need in needed)
+        sums = [torch.zeros_like(given) for given in (query, key, value)]
+        for rows, seen, row_settings in _parts_of(query, key, ctx.settings):
+            parts = query[:, :, rows], key[:, :, seen], value[:, :, seen]
+            with enable_grad(), ctx.context():
+                leaves = [
+                    part.detach().requires_grad_(need) for part, need in zip(parts, needed, strict=True)
+                ]
+                output = _output_of(row_settings, *leaves)
+            reached = [leaf for leaf in leaves if leaf.requires_grad]
+            gradients = iter(torch.autograd.grad(output, reached, gradient[:, :, rows], allow_unused=True))
+            for total, where, need in zip(sums, (rows, seen, seen), needed, strict=True):
+                part_gradient = next(gradients) if need else None
+                if part_gradient is not None:
+                    total[:, :, where] += part_gradient
+        return None, None, *(total if need else None for total, need in zip(sums, needed, strict=True))
+
+
+def _parts_of(
+    query: Tensor, key: Tensor, settings: Mapping[str, Any]
+) -> Iterator[tuple[slice, slice, dict[str, Any]]]:
+    """Yield slices of queries, with those of the keys that they may see and their part of the settings."""
+    for rows in blocks(query.shape[-2], map_bytes(query, key) // query.shape[-2], LONG_BYTES):
+        seen, row_settings = of_queries(key, settings, rows)
+        yield rows, slice(0, seen.shape[-2]), row_settings
 
 
 def _output_of(settings: dict[str, Any], query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     """Return the outputs of heads [batch, head, query, dim]."""
     weights = attention_weights(query, key, **settings)
     return torch.matmul(weights.to(value.dtype), repeat_heads(value, query.shape[1]))
-
-
-def _computed_again(
-    query: Tensor, key: Tensor, value: Tensor, settings: dict[str, Any], context: Callable[[], Any]
-) -> Tensor:
-    """Return a call's output [batch, head, query, dim] with a gradient that keeps no weights.
-
-    It is computed in blocks of queries, and the backward pass computes each again, in `context`: a long text
-    needs no more memory for a pass with gradients than for a block. All layers' weights would be kept.
-    """
-    parts = []
-    for rows in blocks(query.shape[-2], map_bytes(query, key) // query.shape[-2], LONG_BYTES):
-        seen, row_settings = of_queries(key, settings, rows)
-        values = value[:, :, : seen.shape[-2]]
-        part: Any = _Again.apply(context, row_settings, query[:, :, rows], seen, values)  # type: ignore[no-untyped-call]
-        parts.append(part)
-    return torch.cat(parts, dim=2)
 
 
 def _require_harmless(module: nn.Module, others: Mapping[str, object]) -> None:
@@ -366,7 +383,8 @@ def _in_parts(
     # keep all weights for it.
     has_gradient = again is nullcontext and is_fused and _can_fuse(query, value, settings)
     if again is not None and not (has_gradient and isinstance(settings["mask"], CausalMask | None)):
-        return _computed_again(query, key, value, settings, again)
+        output: Tensor = _Again.apply(again, settings, query, key, value)  # type: ignore[no-untyped-call]
+        return output
     return _unread(query, key, repeat_heads(value, query.shape[1]), settings, is_fused=is_fused)
 
 
