@@ -27,8 +27,8 @@ class _OneEach(Intervention):
 
     def __init__(self, trace: Trace, each: Sequence[HeadIntervention]) -> None:
         where = frozenset(at for intervention in each for at in intervention.where)
-        said = "; ".join(intervention.said for intervention in each)
-        super().__init__(trace, each[0].kind, said, where)
+        names = "; ".join(intervention.said for intervention in each)
+        super().__init__(trace, each[0].kind, names, where)
         self._each = each
 
     def weigh(self, seen: Seen, weights: Tensor) -> Tensor:

@@ -150,10 +150,10 @@ def _largest(values: Float) -> list[int]:
     return largest
 
 
-def _require_order(count: int, what: str) -> None:
+def _require_order(count: int, items: str) -> None:
     if count < LEAST:
         raise ValueError(
-            f"trace has {count} {what}: an order that can move needs at least {LEAST}. Take a longer text."
+            f"trace has {count} {items}: an order that can move needs at least {LEAST}. Take a longer text."
         )
 
 
