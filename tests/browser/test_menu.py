@@ -157,7 +157,8 @@ def test_an_asynchronous_cell_keeps_the_model_to_itself(menu):
 @pytest.mark.parametrize("how", ["button", "interrupt"])
 def test_a_slow_method_shows_how_far_it_is_and_stops(menu, how):
     menu.choose("hidden token attribution")
-    steps = menu.work.get_by_text(re.compile(r"^[1-9]\d* of \d+$"))
+    working = menu.work.filter(has_text="hidden token attribution")
+    steps = working.get_by_text(re.compile(r"^[1-9]\d* of \d+$"))
     steps.wait_for()
     bar = menu.work.locator("progress")
     assert 0 < float(bar.get_attribute("value")) < float(bar.get_attribute("max"))
