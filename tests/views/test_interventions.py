@@ -186,18 +186,20 @@ def test_classes_and_models_that_predict_nothing_are_compared_too(classified, mi
 
 
 def test_a_change_after_an_error_leaves_the_model_as_it_was(read):
-    view = aw.InterventionView(read)
-    before = read.rerun().logits
+    trace = read.rerun()  # views of a trace remember what they answered: of this one nothing was asked
+    view = aw.InterventionView(trace)
 
     def fails(*_):
         raise KeyboardInterrupt
 
-    handle = read.model.transformer.h[1].mlp.register_forward_hook(fails)
-    with pytest.raises(KeyboardInterrupt):
-        asked(view, interventions=[OUT | {"head": 1}])
-    handle.remove()
+    handle = trace.model.transformer.h[1].mlp.register_forward_hook(fails)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            asked(view, interventions=[OUT | {"head": 1}])
+    finally:
+        handle.remove()
     assert aw.interventions() == ()
-    assert torch.equal(read.rerun().logits, before)
+    assert torch.equal(trace.rerun().logits, trace.logits)
     assert asked(view, interventions=[OUT | {"head": 1}])[0]["distance"] > 0
 
 
