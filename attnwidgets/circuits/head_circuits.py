@@ -21,9 +21,9 @@ from attnwidgets.tracing.algebra.blocks import tolerance
 from attnwidgets.tracing.algebra.query_key import projections
 from attnwidgets.tracing.algebra.steps import Norm, apply_steps
 from attnwidgets.tracing.anatomy.output_heads import head_of
-from attnwidgets.tracing.model_state import named_modules
 from attnwidgets.tracing.recording.borrow import unwrap
 from attnwidgets.tracing.recording.calls import Call
+from attnwidgets.tracing.recording.inputs import position_table
 from attnwidgets.tracing.recording.run import trace as record
 from attnwidgets.tracing.text.units import TokenAxis
 from attnwidgets.tracing.unsupported import UnsupportedModelError
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 
 _NAME = "head_circuits"
 PAPER = "Elhage et al. 2021, A Mathematical Framework for Transformer Circuits"
-_POSITIONS = ("wpe", "position_embeddings", "embed_positions")
 _SMALL = 64  # tokens of a vocabulary that is shown whole
 _TINY = 1e-12
 _QK = AxisWords(
@@ -334,18 +333,13 @@ class _Parts:
     def positions(self, count: int) -> Tensor:
         """Return embeddings of positions behind the first norm [position, width]."""
         inner = unwrap(self.trace.model)
-        named = (
-            module
-            for name, module in named_modules(inner).items()
-            if name.rpartition(".")[2] in _POSITIONS and isinstance(module, nn.Embedding)
-        )
-        result = next(named, None)
-        if result is None:
+        table = position_table(inner)
+        if table is None:
             raise UnsupportedModelError(
                 f"{_NAME}: {type(inner).__name__} has no position embeddings (they are rotations or biases)."
             )
-        start = len(result.weight) - int(getattr(inner.config, "max_position_embeddings", len(result.weight)))
-        return self._read(result.weight.detach()[max(0, start) :][:count])
+        embedding, first = table
+        return self._read(embedding.weight.detach()[first : first + count])
 
     def logits(self, states: Tensor) -> Tensor:
         """Return the logits that states [token, width] add, without the final norm's statistics."""

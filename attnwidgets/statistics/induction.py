@@ -170,8 +170,11 @@ def repeated_tokens(
 
 def fitting(model: Any, tokenizer: Any) -> tuple[int, int]:
     """Return the authors' `length` and `repeats`; less where the vocabulary or the longest text is small."""
-    positions = getattr(getattr(model, "config", None), "max_position_embeddings", None)
-    room = positions - 1 if isinstance(positions, int) and positions > 1 else _LENGTH * _REPEATS
+    from attnwidgets.tracing.recording.borrow import unwrap
+    from attnwidgets.tracing.recording.inputs import limit_of
+
+    positions = limit_of(unwrap(model), tokenizer)
+    room = _LENGTH * _REPEATS if positions is None else positions - 1
     length = max(_SEVERAL, min(_LENGTH, len(_vocabulary(model, tokenizer)), room // _SEVERAL))
     return length, max(_SEVERAL, min(_REPEATS, room // length))
 

@@ -293,7 +293,7 @@ def test_a_job_reports_its_progress_and_can_be_stopped(colab):
     frame = colab.show("busy = aw.Explorer(aw.trace(model, tokenizer, 'A wonderful film. ' * 14))\nbusy")
     hears = colab.ask("hasattr(get_ipython().kernel, 'msg_queue')")  # ipykernel 6, as in Colab
     choose(settled(frame), "method", "hidden token attribution")
-    # An Explorer also explains its predictions, as a job of its own, which shows its progress in the same line.
+    # An Explorer also explains its predictions: another job, whose progress is shown in the same line.
     work = frame.locator(".aw-work:visible").filter(has_text="hidden token attribution")
     work.get_by_text(re.compile(r"^[1-9]\d* of \d+$")).wait_for()
     if hears:

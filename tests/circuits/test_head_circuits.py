@@ -112,6 +112,17 @@ def test_known_heads_by_their_weights():
     assert "copying 1.00" in repr(head)
 
 
+def test_positions_begin_with_the_row_that_the_first_token_reads():
+    model = tiny.build(tiny.TEXT["RoBERTa"])  # its positions follow the padding index, 1
+    before = aw.circuits.head_circuits(model, None, 0, 0).qk_positions(4).values
+    table = model.roberta.embeddings.position_embeddings.weight.data
+    table[:2] += 1
+    np.testing.assert_array_equal(aw.circuits.head_circuits(model, None, 0, 0).qk_positions(4).values, before)
+    table[2] += 1
+    after = aw.circuits.head_circuits(model, None, 0, 0).qk_positions(4).values[0, 0]
+    assert (after != before[0, 0]).nonzero()[0].tolist() == [0, 0, 0, 0, 1, 2, 3]
+
+
 def test_maps_of_weights_open_and_are_saved(tmp_path):
     result = aw.circuits.head_circuits(*induction(), 1, 0).ov_tokens()
     assert result.query_labels[:2] == ("a", "b")

@@ -13,6 +13,7 @@ import torch
 from attnwidgets._errors import suggest
 from attnwidgets.explanations.attribution.gradients import saliency
 from attnwidgets.tracing.free_memory import byte_budget
+from attnwidgets.tracing.recording.inputs import limit_of, position_table
 from attnwidgets.tracing.recording.run import trace
 from tests.tracing import tiny
 
@@ -286,6 +287,17 @@ def test_text_that_is_too_long(gpt: Any) -> None:
     assert len(trace(*gpt, long, truncation=True, max_new_tokens=5).tokens) == 45 - 5
     with pytest.raises(ValueError, match="max_new_tokens is 40"):
         trace(*gpt, "cat", max_new_tokens=40)
+
+
+@pytest.mark.parametrize("family", ["BERT", "RoBERTa", "GPT-2", "OPT", "DistilBERT"])
+def test_the_longest_text_reads_the_last_row_of_positions(family: str) -> None:
+    model = tiny.build(tiny.TEXT[family])
+    table, first = position_table(model)
+    rows = []
+    table.register_forward_hook(lambda _, __, output: rows.append(output.detach().flatten(0, -2)))
+    most = limit_of(model, None)
+    trace(model, None, input_ids=[5] * most)
+    torch.testing.assert_close(rows[0], table.weight.detach()[first:], rtol=0, atol=0)
 
 
 def test_positions_that_roberta_keeps_for_padding_do_not_count() -> None:

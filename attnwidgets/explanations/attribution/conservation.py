@@ -287,6 +287,8 @@ def made_up(model: nn.Module) -> dict[str, Any]:
     """Return a fixed input for a model, as keywords of `aw.trace`: token ids, a picture or a sound."""
     import torch
 
+    from attnwidgets.tracing.recording.inputs import limit_of
+
     config: Any = model.config
     generator = torch.Generator().manual_seed(0)
     main_input = getattr(model, "main_input_name", "input_ids")
@@ -302,8 +304,6 @@ def made_up(model: nn.Module) -> dict[str, Any]:
         return {"audio": torch.randn(4000, generator=generator)}
     of_text = getattr(config, "text_config", config)
     size = getattr(of_text, "vocab_size", _CANDIDATES)
-    most = getattr(of_text, "max_position_embeddings", None) or _ENOUGH
-    # -1 means any number (XLNet).
-    count = min(_ENOUGH, most) if most > 0 else _ENOUGH
+    count = min(_ENOUGH, limit_of(model, None) or _ENOUGH)
     ids = torch.randint(min(5, size - 1), size, (count,), generator=generator)
     return {"input_ids": ids}

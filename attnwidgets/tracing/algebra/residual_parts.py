@@ -24,6 +24,7 @@ from attnwidgets.tracing.anatomy.block_names import block_names
 from attnwidgets.tracing.anatomy.forward import forward_parameters
 from attnwidgets.tracing.model_state import named_modules
 from attnwidgets.tracing.recording.borrow import borrowed, unwrap
+from attnwidgets.tracing.recording.inputs import is_position_table
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 
 if TYPE_CHECKING:
@@ -258,10 +259,9 @@ def _fitting(
 
 def _table_kind(name: str) -> str:
     """Return the kind of a table of embeddings, by its module's name."""
-    last = name.rpartition(".")[2].lower()
-    if "pos" in last or last == "wpe":
+    if is_position_table(name):
         return "position"
-    return "type" if "type" in last else "token"
+    return "type" if "type" in name.rpartition(".")[2].lower() else "token"
 
 
 @dataclass

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 MEDIA = "pass pictures as image=..., sound as audio=..."
 _NO_LIMIT = 10**7  # tokenizers without a limit report about 1e30
+_OFFSET = 2  # unread rows at the start of position tables, in every family that has some (OPT, BART, YOSO)
 
 
 @dataclass
@@ -123,26 +124,58 @@ def _labelled(
     return display(pieces, scheme), special, pieces
 
 
+def is_position_table(name: str) -> bool:
+    """Return whether a table of embeddings is one of positions, by its module's name."""
+    last = name.rpartition(".")[2].lower()
+    return "pos" in last or last == "wpe"
+
+
+def position_table(model: nn.Module) -> tuple[nn.Embedding, int] | None:
+    """Return the table of position embeddings of a model's text, and the row of the first position.
+
+    Some begin with rows that no token reads: up to the padding index (RoBERTa), or an offset (OPT, BART).
+    None without such a table: positions are rotations, biases or relative, or are computed (sinusoids).
+    """
+    from torch import nn
+
+    positions = _positions_in_config(model)
+    for name, module in named_modules(model).items():
+        if not isinstance(module, nn.Embedding) or not is_position_table(name):
+            continue
+        rows = module.num_embeddings
+        if positions is None or rows == positions:
+            return module, 0 if module.padding_idx is None else module.padding_idx + 1
+        if rows == positions + _OFFSET:
+            return module, _OFFSET
+    return None
+
+
+def _text_config(model: nn.Module) -> Any:
+    config: Any = getattr(model, "config", None)
+    return getattr(config, "text_config", None) or config
+
+
+def _positions_in_config(model: nn.Module) -> int | None:
+    """Return the number of positions in the config of a model's text, or None."""
+    config = _text_config(model)
+    limit = getattr(config, "max_position_embeddings", None) or getattr(config, "max_target_positions", None)
+    return limit if isinstance(limit, int) and limit > 0 else None  # -1: any number (XLNet)
+
+
 def limit_of(model: nn.Module, tokenizer: Any) -> int | None:
     """Return how many tokens a model takes, or None without a limit (relative positions).
 
     The limit is in the config; a padding index in the position table (RoBERTa) costs the positions up to it.
     With relative positions, the tokenizer's limit counts as well.
     """
-    from torch import nn
-
-    config: Any = getattr(model, "config", None)
-    config = getattr(config, "text_config", None) or config
-    limit = getattr(config, "max_position_embeddings", None) or getattr(config, "max_target_positions", None)
-    if not isinstance(limit, int) or limit <= 0:
+    limit = _positions_in_config(model)
+    if limit is None:
         return None
-    for name, module in named_modules(model).items():
-        if isinstance(module, nn.Embedding) and name.endswith(("position_embeddings", "embed_positions")):
-            if module.padding_idx is not None and module.num_embeddings == limit:
-                limit -= module.padding_idx + 1
-            break
+    table = position_table(model)
+    if table is not None:
+        limit = table[0].num_embeddings - table[1]
     tokenizer_limit = getattr(tokenizer, "model_max_length", None)
-    relative = getattr(config, "position_embedding_type", None) or ""
+    relative = getattr(_text_config(model), "position_embedding_type", None) or ""
     if "relative" in str(relative) and isinstance(tokenizer_limit, int) and tokenizer_limit < _NO_LIMIT:
         return min(limit, tokenizer_limit)
     return limit
