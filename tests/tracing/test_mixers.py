@@ -21,7 +21,7 @@ from attnwidgets._gradients import no_grad
 from attnwidgets.explanations.results.block_mixers import mixers_of
 from attnwidgets.tracing.algebra.block_runs import block_of
 from attnwidgets.tracing.algebra.contributions import parts_of
-from attnwidgets.tracing.mixers.calls import CONVOLUTION, VALUES, handling, read_call
+from attnwidgets.tracing.mixers.calls import CONVOLUTION, VALUES, handling, read_call, watch_kernels
 from attnwidgets.tracing.mixers.log import MixerLog
 from attnwidgets.tracing.mixers.parts import mixed_parts
 from attnwidgets.tracing.mixers.runs import _run
@@ -126,8 +126,10 @@ def test_alpha_is_what_the_kernel_returns_for_unit_values(name: str) -> None:
                 columns.append(read_call(kernel, changed, go_on(**changed)).output[0])
         return output
 
+    model = tiny(name)
+    watch_kernels(model.modules())
     with no_grad(), handling(unit_values):
-        tiny(name)(torch.tensor([IDS]), use_cache=False)
+        model(torch.tensor([IDS]), use_cache=False)
     alpha = kernels[0].rows(range(len(IDS)))
     by_group = torch.stack(columns, -1).unflatten(1, (len(alpha), -1))  # [query, group, channel, position]
     torch.testing.assert_close(
