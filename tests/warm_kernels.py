@@ -19,6 +19,7 @@ import sys
 import tempfile
 from functools import cache
 from pathlib import Path
+from uuid import uuid4
 
 LIBRARIES = (
     "ipykernel.kernelapp",
@@ -43,13 +44,30 @@ def warm_kernels():
 
     run = os.environ.get("PYTEST_XDIST_TESTRUNUID")
     owner = os.getppid() if run else os.getpid()
-    folder = Path(tempfile.gettempdir()) / f"warm-kernels-{run or owner}"
+    folder = Path(tempfile.gettempdir()) / f"warm-kernels-{run[:8] if run else owner}"
     spec = folder / "kernels" / "python3" / "kernel.json"
     spec.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(folder / "lock"):
         if not spec.exists():
             start(folder, spec, owner)
     return folder
+
+
+# Jupyter chooses TCP ports long before a kernel listens, among those that systems give to connections: now
+# and then one was taken. Sockets in files are not; on other systems temporary folders have too long names.
+TRANSPORT = "ipc" if sys.platform == "linux" else "tcp"
+
+
+def runtime_folder():
+    """Return the folder for JUPYTER_RUNTIME_DIR, whose name leaves room for those of sockets."""
+    folder = warm_kernels() / "runtime"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    return folder
+
+
+def connection():
+    """Return options of a KernelManager of Jupyter: its transport, and a file of its own."""
+    return {"transport": TRANSPORT, "connection_file": str(runtime_folder() / f"kernel-{uuid4()}.json")}
 
 
 def start(folder, spec, owner):

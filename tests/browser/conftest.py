@@ -9,7 +9,6 @@ import json
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import tarfile
@@ -23,7 +22,8 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
-from tests.warm_kernels import warm_kernels
+from tests.ports import free_port
+from tests.warm_kernels import TRANSPORT, runtime_folder, warm_kernels
 
 from .agreement import Seen
 from .chromium import executable
@@ -194,7 +194,7 @@ def screenshot():
 def kernel_environment(root, tmp_path_factory):
     """Environment for kernels and servers: this checkout, no hub, scratch folders for Jupyter's state."""
     scratch = tmp_path_factory.mktemp("jupyter")
-    names = ("CONFIG_DIR", "DATA_DIR", "RUNTIME_DIR")
+    names = ("CONFIG_DIR", "DATA_DIR")
     folders = {f"JUPYTER_{name}": str(scratch / name) for name in names}
     folders |= {f"JUPYTERLAB_{name}_DIR": str(scratch / name) for name in ("SETTINGS", "WORKSPACES")}
     quiet = scratch / "SETTINGS" / "@jupyterlab" / "apputils-extension"
@@ -208,6 +208,7 @@ def kernel_environment(root, tmp_path_factory):
         **folders,
         "PYTHONPATH": path,
         "JUPYTER_PATH": str(warm_kernels()),
+        "JUPYTER_RUNTIME_DIR": str(runtime_folder()),
         "HF_HUB_OFFLINE": "1",
         "OMP_NUM_THREADS": "1",
         "TRANSFORMERS_VERBOSITY": "error",
@@ -238,13 +239,11 @@ runpy.run_module(application, run_name="__main__", alter_sys=True)"""
 @contextmanager
 def serving(application, environment, folder, *flags):
     """Run a Jupyter application; yield its address, token and folder."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     command = [
         *(sys.executable, "-c", SERVER, application, "--allow-root", "--no-browser"),
         *("--ServerApp.ip=127.0.0.1", f"--ServerApp.port={port}", "--IdentityProvider.token=test"),
-        *(f"--ServerApp.root_dir={folder}", *flags),
+        *(f"--ServerApp.root_dir={folder}", f"--KernelManager.transport={TRANSPORT}", *flags),
     ]
     log = folder / "server.log"
     with log.open("wb") as out:

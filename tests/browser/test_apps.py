@@ -20,6 +20,7 @@ from playwright.sync_api import TimeoutError as TooLate
 from playwright.sync_api import expect
 
 import attnwidgets as aw
+from tests.ports import free_port
 
 from .conftest import await_server
 from .lab import choose, offset_of, shares
@@ -144,9 +145,7 @@ def served(app, kernel_environment, folder):
         name = package.replace("_", "-")
         pytest.importorskip(package, reason=f"pip install {name} (make test-all does it)")
     (folder / app.file).write_text(app.code)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     log = folder / "server.log"
     command = [sys.executable, "-m", app.packages[0], *app.command.split(), str(port)]
     with log.open("wb") as out:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import socket
 import subprocess
 import sys
 import time
@@ -18,7 +17,9 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
+from tests.ports import free_port
 from tests.views.every import every_view
+from tests.warm_kernels import connection
 
 from .conftest import await_server
 from .lab import choose, number, shares
@@ -151,14 +152,12 @@ def scripts(root, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def colab(scripts, kernel_environment, open_page_for_all):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     paths = os.pathsep.join([str(HERE), kernel_environment["PYTHONPATH"]])
     log = scripts / "server.log"
     with log.open("wb") as out:
         server = subprocess.Popen(
-            [sys.executable, HERE / "server.py", str(port), PYTHON, scripts],
+            [sys.executable, HERE / "server.py", str(port), json.dumps(connection()), PYTHON, scripts],
             # Bars of ipywidgets 8 need a class that Colab's controls lack: no bar is drawn.
             env={**kernel_environment, "PYTHONPATH": paths, "TQDM_DISABLE": "1"},
             stdout=out,

@@ -10,6 +10,8 @@ import sys
 import nbformat
 import pytest
 
+from tests.warm_kernels import connection
+
 from .lab import choose
 from .settling import settle
 
@@ -37,6 +39,7 @@ def page_file(tmp_path_factory, kernel_environment, embed_scripts):
         *(sys.executable, "-m", "nbconvert", "--to", "html", "--execute", str(folder / "page.ipynb")),
         *("--HTMLExporter.require_js_url=require.js", "--HTMLExporter.widget_renderer_url=embed-amd.js"),
         "--HTMLExporter.mathjax_url=",
+        *(f"--KernelManager.{name}={value}" for name, value in connection().items()),
     ]
     subprocess.run(command, env=kernel_environment, check=True, capture_output=True, timeout=180)
     return folder / "page.html"

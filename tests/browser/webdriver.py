@@ -20,6 +20,8 @@ import urllib.request
 from itertools import count
 from pathlib import Path
 
+from tests.ports import free_port
+
 from .settling import WATCH
 
 SETTLED = 0.1  # seconds between two looks
@@ -174,9 +176,7 @@ class WebKit:
             os.close(number)
             with os.fdopen(screen) as shown:
                 display = shown.readline().strip()
-            with socket.socket() as free:
-                free.bind(("127.0.0.1", 0))
-                port = free.getsockname()[1]
+            port = free_port()
             nowhere = {f"{kind}_proxy": "http://127.0.0.1:9" for kind in ("http", "https")}
             locations = {"DISPLAY": f":{display}", "HOME": str(folder), "no_proxy": "127.0.0.1,localhost"}
             self.process = subprocess.Popen(

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from traitlets.config import Config
 
-from tests.warm_kernels import warm_kernels
+from tests.warm_kernels import connection, warm_kernels
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,6 +50,7 @@ def run(path, folder, *, timeout: int = 120, cold: bool = False) -> Any:
     nbformat = pytest.importorskip("nbformat")
     notebook = nbformat.read(path, as_version=4)
     options = {"kernel_name": "python3", "resources": {"metadata": {"path": str(folder)}}}
+    options["config"] = Config({} if cold else {"KernelManager": connection()})
     with nullcontext() if cold else kernels_are_forked():
         nbclient.NotebookClient(notebook, timeout=timeout, **options).execute()
     notebook.metadata["folder"] = str(folder)

@@ -1,4 +1,7 @@
-"""Serves the stand-in, and passes messages between its page and a kernel: `server.py PORT PYTHON SCRIPTS`."""
+"""Serves the stand-in, and passes messages between its page and a kernel.
+
+`server.py PORT CONNECTION PYTHON SCRIPTS`; CONNECTION: options of the kernel's manager, as JSON.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +22,8 @@ HERE = Path(__file__).parent
 class Kernel(AsyncKernelManager):
     """A kernel of the given Python, whose process ends with this server."""
 
-    def __init__(self, python):
-        super().__init__()
+    def __init__(self, connection, python):
+        super().__init__(**connection)
         argv = [python, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
         self._kernel_spec = KernelSpec(argv=argv, display_name="stand-in", language="python")
 
@@ -71,8 +74,8 @@ async def pump(receive, pages):
             page.write_message(text)
 
 
-async def main(port, python, scripts):
-    kernel, pages = Kernel(python), set()
+async def main(port, connection, python, scripts):
+    kernel, pages = Kernel(connection, python), set()
     await kernel.start_kernel()
     try:
         client = kernel.client()
@@ -93,4 +96,4 @@ async def main(port, python, scripts):
 
 
 if __name__ == "__main__":
-    asyncio.run(main(int(sys.argv[1]), sys.argv[2], Path(sys.argv[3])))
+    asyncio.run(main(int(sys.argv[1]), json.loads(sys.argv[2]), sys.argv[3], Path(sys.argv[4])))
