@@ -304,6 +304,7 @@ def test_a_job_reports_its_progress_and_can_be_stopped(colab):
     work.wait_for(state="hidden")
     colab.until("busy.selection.method", "attention")
     settled(frame)
+    assert "hidden_token_attribution" not in colab.ask("[source.method for source in busy.store.sources()]")
 
 
 def test_nothing_in_a_text_is_executed(colab):
