@@ -485,6 +485,26 @@ class Trace(Suggesting):
         allowed = allowed.any(axis=tuple(range(allowed.ndim - 2)))
         return np.broadcast_to(allowed, source.shape[1:]).copy()
 
+    def query_key_arrays(
+        self, layer: int, stack: str | None = None
+    ) -> tuple[NDArray[np.floating], NDArray[np.floating]] | None:
+        """Return scaled queries and repeated keys [head, token, dim] whose products are a layer's scores.
+
+        None if the weights are not the softmax of products and a mask alone.
+        """
+        name, number = self._index(layer, stack)
+        source = self.stack_table[name].layers[number]
+        if not isinstance(source, SoftmaxLayer) or not source.is_softmax():
+            return None
+        settings = dict(source.settings())
+        settings.pop("mask")
+        scaling = settings.pop("scaling")
+        if any(value is not None for value in settings.values()):
+            return None
+        query, key = map(as_array, source.query_key())
+        scaled = query * (query.shape[-1] ** -0.5 if scaling is None else scaling)
+        return scaled, key.repeat(len(query) // len(key), axis=0)
+
     def _recorded(self, layer: int, stack: str | None) -> SoftmaxLayer:
         name, number = self._index(layer, stack)
         source = self.stack_table[name].layers[number]

@@ -83,6 +83,7 @@ def attention(
         stochastic=trace.rows_sum_to_one(stack),
         sink=trace.has_sinks(stack),
         readable=lambda layer: trace.readable_array(layer, stack),
+        query_key=lambda layer: trace.query_key_arrays(layer, stack),
         signed=trace.is_signed(stack),
         keep=False,  # the trace caches layers, within its byte budget
         **provenance_of(trace, stack, "attention", paper=PAPER),

@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     """Takes a layer's number, numbers of heads (None: all) and of queries; returns [head?, query, key]."""
     Readable = Callable[[int], Any]
     """Takes a layer's number; returns which keys each query may read [query, key], or None if unknown."""
+    QueryKey = Callable[[int], tuple[Any, Any] | None]
+    """Takes a layer's number; returns queries and keys [head, token, dim] or None: `LazyLayers.query_key`."""
 
 _LARGE = 2**25  # bytes from which a layer is read in blocks rather than cached
 _ROWS_SUM_TO_ONE = 1e-2  # rows in bfloat16 sum to 1 within a few thousandths
@@ -69,6 +71,7 @@ class LazyLayers(Explanation):
     _compute: Callable[[int], Any]
     _rows: RowFunction | None
     _readable: Readable | None
+    _query_key: QueryKey | None
     _cache: dict[int, Array]
     _keep: bool
     _facts: dict[str, bool]
@@ -90,6 +93,7 @@ class LazyLayers(Explanation):
         unit: str,
         sink: bool = False,
         readable: Readable | None = None,
+        query_key: QueryKey | None = None,
         runs_model: bool = False,
         on_demand: bool = False,
         rows: RowFunction | None = None,
@@ -116,6 +120,7 @@ class LazyLayers(Explanation):
             _compute=compute,
             _rows=rows,
             _readable=readable,
+            _query_key=query_key,
             _keep=keep,
             _cache={},
             _lock=threading.RLock(),
@@ -208,6 +213,13 @@ class LazyLayers(Explanation):
             return None
         most = np.arange(len(allowed)) + 1 if self.known("causal") else allowed.shape[1]
         return None if (allowed.sum(axis=1) == most).all() else allowed
+
+    def query_key(self, layer: int) -> tuple[Array, Array] | None:
+        """Return queries and keys [head, token, dim]; a layer is the softmax of their products and a mask.
+
+        None if no such products are known.
+        """
+        return None if self._query_key is None else self._query_key(layer)
 
     def known(self, fact: str) -> bool | None:
         """Return "causal", "stochastic", "signed" or "sink"; None if undecided. Computes no layer."""

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from attnwidgets._tables import Columns
     from attnwidgets.explanations.results.attributions import Attributions
-    from attnwidgets.explanations.results.lazy_layers import Readable, RowFunction
+    from attnwidgets.explanations.results.lazy_layers import QueryKey, Readable, RowFunction
 
 Index = int | Iterable[int] | slice | None
 
@@ -132,6 +132,7 @@ class MixingMap(ReadByUnits):
         row_fn: RowFunction | None = None,
         sink: bool = False,
         readable: Readable | None = None,
+        query_key: QueryKey | None = None,
         method: str,
         **common: Any,
     ) -> Self:
@@ -156,6 +157,8 @@ class MixingMap(ReadByUnits):
             sink: Whether values are shares of a row whose rest (1 less their sum) goes to no element.
             readable: Takes an original layer number, returns which keys each query may read [query, key], or
                 None.
+            query_key: Takes an original layer number, returns queries and keys [head, token, dim] whose
+                products are the scores of its softmax, or None.
             method: Name of the method.
             **common: stack, provenance, trace_id, warning, predictions, dtype: see `Explanation`.
         """
@@ -176,6 +179,7 @@ class MixingMap(ReadByUnits):
             unit=unit,
             sink=sink,
             readable=readable,
+            query_key=query_key,
             method=method,
             **common,
         )

@@ -92,6 +92,9 @@ class TraceLike(Protocol):
     def readable_array(self, layer: int, stack: str) -> NDArray[np.bool_] | None:
         """Return which keys each query of a layer may read [query, key]; None if the trace cannot tell."""
 
+    def query_key_arrays(self, layer: int, stack: str) -> tuple[Any, Any] | None:
+        """Return queries and keys [head, token, dim] of a plain softmax, scaled; None for other weights."""
+
     def is_causal(self, stack: str) -> bool:
         """Return whether no query sees a later key."""
 

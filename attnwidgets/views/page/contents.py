@@ -17,11 +17,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from attnwidgets.views.base.view import View
+    from attnwidgets.views.page.computed import Held
     from attnwidgets.views.wire.sources import Source
 
 LEVEL = 6
 """Compression level."""
 _OVERVIEW = 2  # matrices from which on thumbnails give an overview
+_FOR_HEADS = 0.85  # of the room, at most, for heads from which other matrices are computed
 
 
 @dataclass(frozen=True)
@@ -76,12 +78,15 @@ class Archive:
     parts: list[bytes] = field(default_factory=list)
     length: int = 0
     left_out: int = 0
+    repeated: int = 0  # tiles that are among the eager bytes as well, for others to be computed from
     not_computed: Counter[str] = field(default_factory=Counter)  # layers, by the title of their map
     _offsets: dict[bytes, int] = field(default_factory=dict)
 
     def add(self, entries: list[dict[str, Any]], meta: dict[str, Any], data: bytes) -> None:
         """Append bytes unless they are stored already, and their description, offset and length to a list."""
-        entries.append({**meta, "offset": self._offsets.get(data, self.length), "length": len(data)})
+        entries.append(
+            {**meta, "offset": self._offsets.get(data, self.length if data else 0), "length": len(data)}
+        )
         if self.added(data):
             self._offsets[data] = self.length
             self.parts.append(data)
@@ -94,11 +99,18 @@ class Archive:
 
 def filled(entry: dict[str, Any], choice: Choice, room: int) -> Archive:
     """Return all thumbnails, and the tiles that fit into `room` bytes of base64, most important first."""
-    from attnwidgets.views.wire.reader import REDUCTIONS
-    from attnwidgets.views.wire.thumbnails import thumbnails
-
     archive = Archive()
     main = selected_source(entry["sources"], entry["selection"])
+    _add_thumbnails(archive, entry, main)
+    tiles = Tiles(archive, entry, choice, room)
+    tiles.add_heads()
+    tiles.add_others(main)
+    return archive
+
+
+def _add_thumbnails(archive: Archive, entry: dict[str, Any], main: Source | None) -> None:
+    from attnwidgets.views.wire.thumbnails import thumbnails
+
     sent = {thumbs["source"] for thumbs in entry["state"]["header"]["thumbs"]}
     shown = sorted(entry["special"])
     for source in entry["sources"]:
@@ -114,27 +126,78 @@ def filled(entry: dict[str, Any], choice: Choice, room: int) -> Archive:
             pooled = thumbnails(source, special=special)
             if pooled is not None:
                 archive.add(archive.thumbs, pooled.meta(), zlib.compress(pooled.data, LEVEL))
-    eager = {(t["source"], t["layer"], t["head"]) for t in entry["state"]["header"]["tiles"]}
-    full = False
-    for source, layer, head in _ranked(entry["sources"], main, entry["selection"]):
-        if (source.id, layer, head) in eager:
-            continue
-        # Of a long map that the page does not open with, only single heads in its first unit are read.
-        is_aside = source.long and source is not main
-        is_costly = is_aside and (source.unit != source.explanation.unit or head in REDUCTIONS)
-        if is_costly or full or not choice.takes(layer, head):
-            archive.left_out += 1
-            continue
-        if head not in source.heads_of_tiles(layer):
-            continue
-        tile = source.tile(layer, head)
-        data = zlib.compress(tile.data, LEVEL)
-        if (archive.length + archive.added(data)) * 4 / 3 + 200 * (len(archive.tiles) + 1) > room:
-            full = True
-            archive.left_out += 1
-            continue
-        archive.add(archive.tiles, tile.meta(), data)
-    return archive
+
+
+class Tiles:
+    """Adds tiles to an archive, up to `room` bytes of base64."""
+
+    def __init__(self, archive: Archive, entry: dict[str, Any], choice: Choice, room: int) -> None:
+        from attnwidgets.views.page.computed import Computed
+
+        self._archive = archive
+        self._sources: Sequence[Source] = entry["sources"]
+        self._selection = entry["selection"]
+        self._eager = {(t["source"], t["layer"], t["head"]) for t in entry["state"]["header"]["tiles"]}
+        self._choice = choice
+        self._room = room
+        self._computed = Computed(entry["sources"])
+
+    def add_heads(self) -> None:
+        """Add heads from which the page's script computes other matrices, if all of them fit, and these."""
+        for base in self._computed.bases():
+            heads = [
+                (layer, head)
+                for layer in sorted(base.ready, key=lambda layer: abs(layer - self._selection.layer))
+                for head in base.heads_of(layer)
+                if self._choice.takes(layer, head)
+            ]
+            expected = self._computed.expected_bytes(base, len(heads))
+            if (self._archive.length + expected) * 4 / 3 < _FOR_HEADS * self._room:
+                for layer, head in progress(heads, "heads of the page"):
+                    added = self._include(self._computed.entry(base, layer, head))
+                    self._archive.repeated += added and (base.id, layer, head) in self._eager
+        self._add_computed()
+
+    def add_others(self, main: Source | None) -> None:
+        """Add the other tiles, and those that can be computed from them."""
+        from attnwidgets.views.wire.reader import REDUCTIONS
+
+        full = False
+        for source, layer, head in _ranked(self._sources, main, self._selection):
+            at = source.id, layer, head
+            if at in self._eager or self._computed.holds(at):
+                continue
+            # Of a long map that the page does not open with, only single heads in its first unit are read.
+            is_aside = source.long and source is not main
+            is_costly = is_aside and (source.unit != source.explanation.unit or head in REDUCTIONS)
+            if is_costly or full or not self._choice.takes(layer, head):
+                self._archive.left_out += 1
+            elif head in source.heads_of_tiles(layer) and not self._include(
+                self._computed.entry(source, layer, head)
+            ):
+                full = True
+                self._archive.left_out += 1
+        self._archive.left_out -= self._add_computed()
+
+    def _include(self, held: Held) -> bool:
+        """Add a matrix if it fits; return whether it does."""
+        archive = self._archive
+        size = archive.length + archive.added(held.data)
+        if size * 4 / 3 + 200 * (len(archive.tiles) + 1) > self._room:
+            return False
+        archive.add(archive.tiles, held.meta, held.data)
+        self._computed.hold(held)
+        return True
+
+    def _add_computed(self) -> int:
+        """Add the matrices that can be computed from those of the archive; return how many it lacked."""
+        lacked = 0
+        for held in self._computed.recipes():
+            is_eager = held.address in self._eager
+            self._archive.repeated += is_eager
+            lacked += not is_eager
+            self._archive.add(self._archive.tiles, held.meta, b"")
+        return lacked
 
 
 def selected_source(sources: Sequence[Source], selection: Any) -> Source | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections import Counter
 from dataclasses import dataclass, replace
@@ -159,7 +160,7 @@ def _note(stores: Mapping[str, Mapping[str, Any]], archives: Iterable[Archive], 
     """Return which matrices, layers and answers a page contains, in words, as HTML."""
     archives = list(archives)
     left_out = sum(archive.left_out for archive in archives)
-    included = sum(len(archive.tiles) for archive in archives)
+    included = sum(len(archive.tiles) - archive.repeated for archive in archives)
     included += sum(len(entry["state"]["header"]["tiles"]) for entry in stores.values())
     missing = sum((archive.not_computed for archive in archives), Counter())  # without those of 0
     note = {0: "", 1: "The one matrix is in it."}.get(included, f"All {included:,} matrices are in it.")
@@ -213,6 +214,13 @@ def _models(
             overview = any(other.needs.thumbnails for other in linked)
             special = {other.shows_special for other in linked}
             packed = opening_first(sources, view.selection.unit)
+            shown = {other.presentation.source.id for other in linked if other.sources()}
+            # Long texts have large matrices: of those that no view opens with, none is unpacked at once.
+            packed = [
+                source
+                for source in packed
+                if source is packed[0] or source.id in shown or math.prod(source.shape) <= _OPENING_BYTES
+            ]
             is_large = bool(packed) and packed[0].large
             if is_large:
                 packed[0].keep_layers()
@@ -220,7 +228,6 @@ def _models(
             # view opens with.
             room = Pack([], matrix)
             room.room_for_tiles = _OPENING_BYTES
-            shown = {other.presentation.source.id for other in linked if other.sources()}
             show = overview and not is_large
             reads = any(other.needs.matrices for other in linked)
             pack = Pack(packed, matrix, room, overview=show, special=special, shown=shown)

@@ -23,6 +23,7 @@ import type {
 } from "../wire/wire.ts";
 import { followAddress } from "./address.ts";
 import { base64Bytes, base64Slice } from "./base64.ts";
+import { type CodesOf, computedCodes, type Entry } from "./computed.ts";
 import { type Group, nameIn, showIn } from "./groups.ts";
 import { PageModel, type State } from "./pageModel.ts";
 
@@ -30,7 +31,7 @@ const VIEWS = ".aw-view[data-model]";
 
 /** The data of a store in a page, in addition to its eager bytes. */
 interface Archive {
-  tiles: (TileMeta & Placed)[];
+  tiles: Entry[];
   thumbs: (Thumbs & Placed)[];
 }
 
@@ -119,7 +120,12 @@ async function parsed(): Promise<void> {
 }
 
 /** Answer a store's request from the archive. */
-async function answerRequest(request: Request, archive: Archive, read: Read): Promise<[Reply, Uint8Array[]]> {
+async function answerRequest(
+  request: Request,
+  archive: Archive,
+  read: Read,
+  codes: CodesOf,
+): Promise<[Reply, Uint8Array[]]> {
   const { id, kind } = request;
   if (kind === "ping") return [{ kind: "pong", id }, []];
   const refused = (message: string): [Reply, Uint8Array[]] => [{ kind: "error", id, message, needsKernel: true }, []];
@@ -131,14 +137,14 @@ async function answerRequest(request: Request, archive: Archive, read: Read): Pr
     archive.thumbs.find((t) => t.source === source && t.special === special);
   if (kind === "layer") {
     const { source, layer, heads } = request;
-    const selected: (TileMeta & Placed)[] = [];
+    const selected: Entry[] = [];
     const refused: { head: HeadKey; message: string }[] = [];
     for (const head of heads) {
       const tile = archivedTile({ source, layer, head });
       if (tile) selected.push(tile);
       else refused.push({ head, message: MISSING });
     }
-    const parts = await Promise.all(selected.map(read));
+    const parts = await Promise.all(selected.map(codes));
     let end = 0;
     const tiles = selected.map((tile, i) => {
       const { length } = parts[i] as Uint8Array;
@@ -150,7 +156,8 @@ async function answerRequest(request: Request, archive: Archive, read: Read): Pr
   const entry = kind === "thumbs" ? archivedThumbs(request) : archivedTile(request);
   if (!entry) return refused(MISSING);
   const { offset, length, ...meta } = entry;
-  return [{ kind, id, ...meta } as Reply, [await read({ offset, length })]];
+  const data = "layer" in entry ? codes(entry) : read({ offset, length });
+  return [{ kind, id, ...meta } as Reply, [await data]];
 }
 
 /** Answer a view's question from the answers recorded in the page. */
@@ -202,7 +209,7 @@ function hosted(page: Page, live: ReturnType<NonNullable<Scripts["awLive"]>> | u
     if (kind === "store" && state.header && !state.eager) model.set("eager", await unpacked(`aw-data-${id}`));
     if (kind === "media") model.set("data", await unpacked(`aw-data-${id}`));
     if (kind === "selection" || kind === "media") return;
-    const recorded = kind === "store" ? storeAnswers(page, id) : viewAnswers(page, id, groupOf(id), show);
+    const recorded = kind === "store" ? storeAnswers(page, id, model) : viewAnswers(page, id, groupOf(id), show);
     const computed = (kind === "store" ? session?.request : session?.question) as Computes | undefined;
     model.onSend = async (request) => {
       let answered: Answered;
@@ -238,10 +245,11 @@ type Answered = [Reply | QuestionReply, Uint8Array[]];
 type Computes = (id: string, request: Request | Question, tell: Tell) => Promise<Answered | null>;
 
 /** The recorded answers of a store. */
-function storeAnswers(page: Page, id: string): (request: Request) => Promise<Answered> {
+function storeAnswers(page: Page, id: string, store: PageModel): (request: Request) => Promise<Answered> {
   const archive = { tiles: page.archive[id] ?? [], thumbs: page.thumbs?.[id] ?? [] };
   const read = reader(`aw-tiles-${id}`);
-  return (request) => answerRequest(request, archive, read);
+  const codes = computedCodes(archive.tiles, read, () => store.get("header") as Header);
+  return (request) => answerRequest(request, archive, read, codes);
 }
 
 /** The recorded answers of a view about the shown text; `show` changes its group to another text. */

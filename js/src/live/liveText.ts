@@ -1,8 +1,9 @@
 /** A text that a page computes: its passes, the header of its store, and the numbers of its matrices. */
 import type { Outputs, Pass } from "../engine/types.ts";
+import { inUnit, reduced } from "../wire/matrices.ts";
 import type { Axis, Header, HeadKey, Source, Spec } from "../wire/wire.ts";
 import { changeWords, editsOf } from "./changes.ts";
-import { inUnit, METHODS, reduced } from "./maps.ts";
+import { METHODS } from "./maps.ts";
 import type { LiveModel } from "./model.ts";
 import { Unreadable } from "./reader.ts";
 import { explain, offering, offersOf, summed } from "./relevance.ts";

@@ -1,18 +1,11 @@
 /**
  * Matrices as they travel: the twin of attnwidgets/views/wire/thumbnails.py for shares of a row, and for a single row.
  */
+import { codesOf } from "../wire/matrices.ts";
 import type { Axis, Thumbs, TileMeta } from "../wire/wire.ts";
 
 const GAMMA = 0.5;
 const SIDE = 64;
-
-/** Codes after a square root; `scale` has the largest code. Those of signed values are int8. */
-function codes(values: Float32Array, scale: number, signed: boolean): Uint8Array<ArrayBuffer> {
-  return Uint8Array.from(values, (value) => {
-    const size = Math.sqrt(Math.min(1, Math.max(0, (signed ? Math.abs(value) : value) / (scale || 1))));
-    return signed ? Math.sign(value) * Math.round(127 * size) : Math.round(255 * size);
-  });
-}
 
 const peak = (values: Float32Array): number => values.reduce((top, value) => Math.max(top, Math.abs(value)), 0);
 
@@ -27,7 +20,7 @@ export function tileOf(
   const rows = signed ? 1 : Math.sqrt(values.length);
   const scale = signed ? peak(values) : 1;
   const shape = { rows, cols: values.length / rows, codec: signed ? "i8" : "u8" } as const;
-  return [{ ...address, ...shape, gamma: GAMMA, scale }, codes(values, scale, signed)];
+  return [{ ...address, ...shape, gamma: GAMMA, scale }, codesOf(values, scale, signed)];
 }
 
 /** The strongest value of every block of cells among some elements [row, col]; a single row has blocks of columns. */
@@ -60,7 +53,7 @@ export function thumbsOf(
   const small = matrices.map((heads) => heads.map((values) => pooled(values, elements, side, signed)));
   const scale = small.map((heads) => heads.map(peak));
   const all = small.flatMap((heads, layer) =>
-    heads.map((values, head) => codes(values, scale[layer]?.[head] ?? 0, signed)),
+    heads.map((values, head) => codesOf(values, scale[layer]?.[head] ?? 0, signed)),
   );
   const rows = signed ? 1 : side;
   const data = new Uint8Array(all.length * rows * side);

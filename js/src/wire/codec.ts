@@ -34,11 +34,14 @@ export function decodeCode(code: number, top: number, gamma: number, scale: numb
   return Math.sign(code) * (Math.abs(code) / top) ** (1 / gamma) * scale;
 }
 
-/** Half the distance to the neighbouring codes: the largest difference between the true and the decoded value. */
-export function codeError(code: number, top: number, gamma: number, scale: number): number {
+/**
+ * The largest difference between the true and the decoded value: half the distance to the neighbouring codes, and `slack`
+ * codes more.
+ */
+export function codeError(code: number, top: number, gamma: number, scale: number, slack = 0): number {
   const size = Math.abs(code);
-  const above = Math.min(top, size + 0.5);
-  const below = Math.max(0, size - 0.5);
+  const above = Math.min(top, size + 0.5 + slack);
+  const below = Math.max(0, size - 0.5 - slack);
   const value = decodeCode(size, top, gamma, scale);
   return Math.max(decodeCode(above, top, gamma, scale) - value, value - decodeCode(below, top, gamma, scale));
 }
@@ -80,7 +83,7 @@ export function comparedIn(meta: AnyTileMeta): Uint8Array | undefined {
 
 /** A tile from its bytes, or null if they do not match the header (a truncated message). */
 export function decodeTile(meta: AnyTileMeta, bytes: DataView): Tile | null {
-  const { rows: high, cols: wide, codec, gamma, scale, whole } = meta;
+  const { rows: high, cols: wide, codec, gamma, scale, whole, slack } = meta;
   const [rows, cols] = whole ?? [high, wide];
   const packed = codec === "u8tri";
   const length = encodedLength(meta);
@@ -114,7 +117,7 @@ export function decodeTile(meta: AnyTileMeta, bytes: DataView): Tile | null {
     text(row, col) {
       const code = codeAt(row, col);
       if (code === HIDDEN) return compared ? NOT_COMPARED : LATER;
-      const error = codeError(code, top, gamma, scale);
+      const error = codeError(code, top, gamma, scale, slack);
       const words = withinError(decodeCode(whole ? Math.abs(code) : code, top, gamma, scale), error);
       return !whole || words.startsWith("<") || code === 0 ? words : `${isSigned ? "±" : ""}${words} or less`;
     },

@@ -122,6 +122,8 @@ export interface TileMeta {
   codec: Codec;
   gamma: number;
   scale: number;
+  /** By how many codes a cell may be off, beyond rounding to a code: of a matrix that a page computes. */
+  slack?: number;
 }
 
 /**

@@ -180,7 +180,7 @@ export function filteredTile(
   const apart = standApart(special, filters);
   const isOutside = hidesSpecial(filters) ? special.map(Boolean) : apart;
   const { rows, cols, codes: given, meta } = tile;
-  const { gamma, scale } = meta;
+  const { gamma, scale, slack } = meta;
   const isSigned = meta.codec === "i8";
   const top = isSigned ? 127 : 255;
   const sizes = valueTable(isSigned, gamma, scale).map(Math.abs);
@@ -239,7 +239,7 @@ export function filteredTile(
       if (code === HIDDEN) return tile.text(row, col);
       if (isOut(row, col)) return "left out";
       const by = divisors[row] as number;
-      return withinError(tile.value(row, col) / by, codeError(code, top, gamma, scale) / by);
+      return withinError(tile.value(row, col) / by, codeError(code, top, gamma, scale, slack) / by);
     },
     peak: () => most,
     received: () =>
