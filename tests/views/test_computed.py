@@ -78,16 +78,22 @@ def assert_within_what_is_stated(entries, codes, maps):
         assert off <= 0.5 + entry["slack"] + 1e-3, entry
 
 
+def page_of(trace, folder, units=("token",), **options):
+    """A page of a trace's attention and rollout."""
+    views = [aw.Heatmap(explained, units=units) for explained in (trace, aw.rollout(trace))]
+    return aw.to_html(views, folder / "page.html", **options)
+
+
 def recipes(entries):
     return {(entry["source"], entry.get("from", "codes")) for entry in entries}
 
 
 @pytest.mark.slow
 def test_a_long_text_of_a_trained_model(minilm, codes_of, tmp_path):
-    text = " ".join(f"Film number {at} was uninspiringly predictable, the critics wrote." for at in range(24))
+    text = " ".join(f"Film number {at} was uninspiringly predictable, the critics wrote." for at in range(18))
     trace = aw.trace(*minilm, text)
     maps = {"attention": aw.attention(trace), "rollout": aw.rollout(trace)}
-    path = aw.Explorer(trace, units=["word", "token"]).to_html(tmp_path / "page.html")
+    path = page_of(trace, tmp_path, units=["word", "token"])
     entries, codes = codes_of(path)
     assert recipes(entries) == {
         ("attention/token/self", "factors"),
@@ -111,7 +117,7 @@ def test_a_long_text_of_a_trained_model(minilm, codes_of, tmp_path):
 def test_a_causal_text(codes_of, tmp_path):
     trace = traced(300)
     maps = {"attention": aw.attention(trace), "rollout": aw.rollout(trace)}
-    entries, codes = codes_of(aw.Explorer(trace, units=["token"]).to_html(tmp_path / "page.html"))
+    entries, codes = codes_of(page_of(trace, tmp_path))
     assert ("attention/token/self", "factors") in recipes(entries)
     assert_within_what_is_stated(entries, codes, maps)
     later = np.triu_indices(len(trace.tokens), 1)
@@ -143,9 +149,8 @@ def test_short_texts_and_a_choice_of_heads_hold_every_matrix_itself(given, codes
 @pytest.mark.slow
 def test_a_page_that_is_too_small_holds_what_fits(codes_of, tmp_path):
     trace = traced(300)
-    view = aw.Explorer(trace, units=["token"])
-    whole = view.to_html(tmp_path / "whole.html").stat().st_size
-    path = view.to_html(tmp_path / "page.html", budget=whole - 20_000)
+    whole = page_of(trace, tmp_path).stat().st_size
+    path = page_of(trace, tmp_path, budget=whole - 20_000)
     assert path.stat().st_size <= whole - 20_000
     note = path.read_text().split("<footer>")[1]
     assert "were left out for its size" in note

@@ -163,7 +163,8 @@ class Tiles:
         from attnwidgets.views.wire.reader import REDUCTIONS
 
         full = False
-        for source, layer, head in _ranked(self._sources, main, self._selection):
+        ranked = list(_ranked(self._sources, main, self._selection))
+        for source, layer, head in progress(ranked, "matrices of the page"):
             at = source.id, layer, head
             if at in self._eager or self._computed.holds(at):
                 continue

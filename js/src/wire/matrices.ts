@@ -37,10 +37,25 @@ export function rolledOut(mean: Float32Array, before: Float64Array | undefined):
 function times(a: Float64Array, b: Float64Array, n: number): Float64Array {
   const out = new Float64Array(n * n);
   for (let i = 0; i < n; i += 1) {
-    for (let k = 0; k < n; k += 1) {
-      const share = a[i * n + k] as number;
-      if (share)
-        for (let j = 0; j < n; j += 1) out[i * n + j] = (out[i * n + j] as number) + share * (b[k * n + j] as number);
+    const row = out.subarray(i * n, (i + 1) * n);
+    const share = (k: number): number => (k < n ? (a[i * n + k] as number) : 0);
+    // Four rows at a time: adding to memory takes longer than multiplying.
+    for (let k = 0; k < n; k += 4) {
+      const [first, second, third, fourth] = [share(k), share(k + 1), share(k + 2), share(k + 3)];
+      if (!(first || second || third || fourth)) continue;
+      const [p, q, r, s] = [0, 1, 2, 3].map((step) => Math.min(k + step, n - 1) * n) as [
+        number,
+        number,
+        number,
+        number,
+      ];
+      for (let j = 0; j < n; j += 1)
+        row[j] =
+          (row[j] as number) +
+          first * (b[p + j] as number) +
+          second * (b[q + j] as number) +
+          third * (b[r + j] as number) +
+          fourth * (b[s + j] as number);
     }
   }
   return out;
