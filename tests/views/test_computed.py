@@ -138,7 +138,7 @@ def test_weights_without_queries_and_keys_are_held_as_codes(given, codes_of, tmp
 
 @pytest.mark.slow
 def test_short_texts_and_a_choice_of_heads_hold_every_matrix_itself(given, codes_of, tmp_path):
-    entries, _ = codes_of(aw.Heatmap(given(n=150), units=["token"]).to_html(tmp_path / "page.html"))
+    entries, _ = codes_of(aw.Heatmap(given(n=90), units=["token"]).to_html(tmp_path / "page.html"))
     assert recipes(entries) == {("attention/token/self", "codes")}
     # Of three heads of four, no mean can be computed.
     page = aw.Heatmap(given(n=220), units=["token"]).to_html(tmp_path / "page.html", heads=[0, 1, 2, "mean"])

@@ -33,13 +33,16 @@ if TYPE_CHECKING:
     Address = tuple[str, int, int | str]
     """Id of a source, layer and head."""
 
-_LEAST_CELLS = 40_000
+_LEAST_CELLS = 10_000
 """Cells from which on a matrix is computed: smaller ones take few bytes, and are exact to half a code."""
 
 _MOST_SLACK = 1.0
 
 _PRODUCT_BYTES = 2**26
 """Bytes of the products of rollout, one for each layer, that a browser keeps."""
+
+_SMALLER = 0.8
+"""Share of the bytes of codes that factors take at most: they are less exact."""
 
 _OF_FACTORS, _OF_CODES = 0.85, 0.5
 """Bytes that a number of the factors and a code take, about, when they are compressed."""
@@ -88,7 +91,7 @@ class Computed:
     def entry(self, source: Source, layer: int, head: int | str) -> Held:
         """Return a matrix as the page holds it: factors of its scores if they are smaller, else codes."""
         of_factors, of_codes = _expected(source)
-        products = source.explanation.query_key(layer) if of_factors < of_codes else None
+        products = source.explanation.query_key(layer) if of_factors < _SMALLER * of_codes else None
         if products is not None and isinstance(head, int):
             query, key = (side[source.heads_of(layer).index(head)] for side in products)
             rounded = factors(query, key, source.matrix(layer, head), causal=source.causal)
