@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 import attnwidgets as aw
+from tests.browser.lab import choose, number, switch
 from tests.views.long import HEADS, LAYERS, traced
 
 INK = """plot => {
@@ -102,3 +105,40 @@ def test_thumbnails_come_as_they_are_seen_and_a_pinned_row_is_exact(lab, screens
     heat.get_by_text(f"= {exact:.4g}"[:6]).wait_for()
     assert "each cell drawn is the largest of" in heat.inner_text()
     screenshot(page, "long-heatmap.png")
+
+
+def test_a_page_computes_heads_means_words_and_rollout(minilm, open_page, tmp_path):
+    text = " ".join(f"Film number {at} was uninspiringly predictable, the critics wrote." for at in range(16))
+    trace = aw.trace(*minilm, text)
+    attention, rollout = aw.attention(trace), aw.rollout(trace)
+    layer, head = divmod(int(attention.values[:, :, -2, -2].argmax()), 12)
+    other = (head + 1) % 12  # the opening matrix is in the page itself
+    view = aw.Explorer(
+        trace, methods=["attention", "rollout"], layer=layer, head=other, units=["token", "word"]
+    )
+    page = open_page(view.to_html(tmp_path / "page.html").as_uri())
+    assert re.search(r"All \d+ matrices", page.locator("footer").last.inner_text())
+    plot = page.locator(".aw-heatmap .aw-plot").first
+    heads = page.get_by_role("combobox", name="head", exact=True)
+
+    def shows(matrix, title):
+        """The last cell of the map, before [SEP], has the number of this matrix."""
+        page.locator(".aw-heatmap .aw-title", has_text=title).wait_for()
+        plot.and_(page.locator("[aria-busy=false]")).wait_for()
+        box = plot.bounding_box()
+        page.mouse.move(2, 2)
+        page.mouse.move(box["x"] + box["width"] - 4, box["y"] + box["height"] - 4)
+        readout = page.locator(".aw-footer .aw-readout").inner_text()
+        assert number(readout) == pytest.approx(matrix[-2, -2], abs=0.011), readout
+        assert matrix[-2, -2] > 0.05
+
+    heads.select_option(label=f"head {head} / 11")
+    shows(attention.matrix(layer, head), f"head {layer}.{head}")
+    heads.select_option(label="heads: max")
+    shows(attention.matrix(layer, "max"), "attention")
+    switch(page, page.locator(".aw-explorer"), "unit", "words")
+    shows(attention.to("word").matrix(layer, "max"), "attention")
+    choose(page, "method", "rollout")
+    shows(rollout.to("word").matrix(layer), "rollout")
+    switch(page, page.locator(".aw-explorer"), "unit", "tokens")
+    shows(rollout.matrix(layer), "rollout")
