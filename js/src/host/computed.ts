@@ -4,7 +4,7 @@
  */
 import { decodeTile } from "../wire/codec.ts";
 import { codesOf, inUnit, reduced, rolledOut } from "../wire/matrices.ts";
-import type { Header, HeadKey, Placed, TileMeta } from "../wire/wire.ts";
+import type { AnyTileMeta, Header, HeadKey, Placed } from "../wire/wire.ts";
 import { weightsOf } from "./scoreFactors.ts";
 
 /** How a matrix is computed. */
@@ -22,7 +22,7 @@ interface Recipe {
   causal?: boolean;
 }
 
-export type Entry = TileMeta & Placed & Recipe;
+export type Entry = AnyTileMeta & Placed & Recipe;
 
 /** The code bytes of an entry, computed if it has a recipe. */
 export type CodesOf = (entry: Entry) => Promise<Uint8Array<ArrayBuffer>>;

@@ -122,8 +122,6 @@ export interface TileMeta {
   codec: Codec;
   gamma: number;
   scale: number;
-  /** By how many codes a cell may be off, beyond rounding to a code: of a matrix that a page computes. */
-  slack?: number;
 }
 
 /**
@@ -145,7 +143,12 @@ export interface RowFacts {
   compared: string;
 }
 
-export type AnyTileMeta = TileMeta & Partial<Coarse & RowFacts>;
+/** An additional field of a tile that a page computes: by how many codes a cell may be off, beyond rounding to a code. */
+export interface Inexact {
+  slack: number;
+}
+
+export type AnyTileMeta = TileMeta & Partial<Coarse & RowFacts & Inexact>;
 
 export interface Placed {
   offset: number;
