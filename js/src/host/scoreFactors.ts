@@ -21,7 +21,7 @@ export function weightsOf(data: Uint8Array<ArrayBuffer>, { rows, cols, rank, cau
   const exponents = 4 * rank;
   const widths = exponents + rows + cols;
   const unary = widths + 2 * rank + 4;
-  // Bits, the lowest of a byte first: each number has a one after as many zeros as the bits above its low bits say.
+  // Bits, the lowest of a byte first: zeros before a one count the part of a number above its low bits.
   let at = 8 * unary;
   let low = 8 * (unary + view.getUint32(unary - 4, true));
   const bit = (index: number): number => ((data[index >> 3] as number) >> (index & 7)) & 1;
