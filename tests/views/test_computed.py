@@ -137,6 +137,18 @@ def test_weights_without_queries_and_keys_are_held_as_codes(given, codes_of, tmp
 
 
 @pytest.mark.slow
+def test_words_of_two_texts_are_not_computed_from_tokens(softmax, codes_of, tmp_path):
+    sides = [[f"{'##' * (at % 10 == 9)}t{at}" for at in range(count)] for count in (220, 240)]
+    trace = aw.from_attentions(softmax((2, 3, 220, 240)), query_tokens=sides[0], key_tokens=sides[1])
+    view = aw.Heatmap(trace, units=["token", "word"])
+    entries, codes = codes_of(view.to_html(tmp_path / "page.html"))
+    stack = view.store.sources()[0].stack
+    assert recipes(entries) >= {(f"attention/token/{stack}", "heads"), (f"attention/word/{stack}", "codes")}
+    assert not any(how == "unit" for _, how in recipes(entries))
+    assert_within_what_is_stated(entries, codes, {"attention": aw.attention(trace)})
+
+
+@pytest.mark.slow
 def test_short_texts_and_a_choice_of_heads_hold_every_matrix_itself(given, codes_of, tmp_path):
     entries, _ = codes_of(aw.Heatmap(given(n=90), units=["token"]).to_html(tmp_path / "page.html"))
     assert recipes(entries) == {("attention/token/self", "codes")}

@@ -93,7 +93,7 @@ class Computed:
         of_factors, of_codes = _expected(source)
         products = source.explanation.query_key(layer) if of_factors < _SMALLER * of_codes else None
         if products is not None and isinstance(head, int):
-            query, key = (side[source.heads_of(layer).index(head)] for side in products)
+            query, key = (side[numbered(source, layer).index(head)] for side in products)
             rounded = factors(query, key, source.matrix(layer, head), causal=source.causal)
             if rounded is not None:
                 data, slack = rounded
@@ -131,7 +131,8 @@ class Computed:
         for whole in in_tokens:
             yield whole, None
             for source in self._sources.values():
-                is_of_it = source is not whole and source.explanation is whole.explanation
+                query, key = source.axes()
+                is_of_it = source is not whole and source.explanation is whole.explanation and query == key
                 if is_of_it and math.prod(source.shape) >= _LEAST_CELLS:
                     yield source, whole
 
@@ -140,7 +141,7 @@ class Computed:
     ) -> Held | None:
         """Return a matrix with how it is computed; None if a part is missing, or it would be too inexact."""
         if head in REDUCTIONS:
-            parts = [self._held.get((source.id, layer, number)) for number in source.heads_of(layer)]
+            parts = [self._held.get((source.id, layer, number)) for number in numbered(source, layer)]
             if None in parts:
                 return None
             # The root of a mean is a norm of roots: it moves by no more than the root that moves most.
@@ -184,7 +185,7 @@ class Computed:
             inflated = zlib.decompress(data)
             return weights_of(inflated, recipe["rank"], *source.shape, causal=bool(recipe["causal"]))
         if recipe["from"] == "heads":
-            parts = np.stack([self._read((source.id, layer, number)) for number in source.heads_of(layer)])
+            parts = np.stack([self._read((source.id, layer, number)) for number in numbered(source, layer)])
             return np.asarray(parts.mean(axis=0) if head == "mean" else parts.max(axis=0))
         if recipe["from"] == "unit":
             members = _members(source)
@@ -200,6 +201,11 @@ class Computed:
             step /= step.sum(axis=1, keepdims=True)
             all_products.append(step @ all_products[-1] if all_products else step)
         return all_products[source.layers.index(layer)].astype(np.float32)
+
+
+def numbered(source: Source, layer: int) -> list[int]:
+    """Return the heads of a layer, without reductions over them."""
+    return [head for head in source.heads_of_tiles(layer) if isinstance(head, int)]
 
 
 def _described(source: Source, layer: int, head: int | str, slack: float) -> dict[str, Any]:

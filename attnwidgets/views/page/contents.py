@@ -144,11 +144,13 @@ class Tiles:
 
     def add_heads(self) -> None:
         """Add heads from which the page's script computes other matrices, if all of them fit, and these."""
+        from attnwidgets.views.page.computed import numbered
+
         for base in self._computed.bases():
             heads = [
                 (layer, head)
                 for layer in sorted(base.ready, key=lambda layer: abs(layer - self._selection.layer))
-                for head in base.heads_of(layer)
+                for head in numbered(base, layer)
                 if self._choice.takes(layer, head)
             ]
             expected = self._computed.expected_bytes(base, len(heads))
