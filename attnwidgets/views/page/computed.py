@@ -49,7 +49,7 @@ _OF_FACTORS, _OF_CODES = 0.85, 0.5
 
 
 @dataclass(frozen=True)
-class Held:
+class PageMatrix:
     """A matrix of the page: its description, and compressed bytes, none if it is computed from others."""
 
     meta: dict[str, Any]
@@ -75,8 +75,9 @@ class Computed:
 
     def __init__(self, sources: Sequence[Source]) -> None:
         self._sources = {source.id: source for source in sources}
-        self._held: dict[Address, Held] = {}
+        self._matrices: dict[Address, PageMatrix] = {}
         self._bases = [source for source in sources if _is_base(source)]
+        self._sizes = {source.id: _expected_sizes(source) for source in self._bases}
         self._products: dict[str, list[NDArray[np.float64]]] = {}
         self._values = lru_cache(maxsize=4)(self._read)
 
@@ -86,11 +87,11 @@ class Computed:
 
     def expected_bytes(self, source: Source, n_heads: int) -> float:
         """Return about how many bytes some heads of a map take."""
-        return n_heads * min(_expected(source))
+        return n_heads * min(self._sizes[source.id])
 
-    def entry(self, source: Source, layer: int, head: int | str) -> Held:
+    def entry(self, source: Source, layer: int, head: int | str) -> PageMatrix:
         """Return a matrix as the page holds it: factors of its scores if they are smaller, else codes."""
-        of_factors, of_codes = _expected(source)
+        of_factors, of_codes = self._sizes.get(source.id, (math.inf, 0.0))
         products = source.explanation.query_key(layer) if of_factors < _SMALLER * of_codes else None
         if products is not None and isinstance(head, int):
             query, key = (side[numbered(source, layer).index(head)] for side in products)
@@ -98,19 +99,19 @@ class Computed:
             if rounded is not None:
                 data, slack = rounded
                 recipe = {"from": "factors", "rank": query.shape[-1], "causal": source.causal}
-                return Held(_described(source, layer, head, slack) | recipe, zlib.compress(data, LEVEL))
+                return PageMatrix(_described(source, layer, head, slack) | recipe, zlib.compress(data, LEVEL))
         tile = source.tile(layer, head)
-        return Held(tile.meta(), zlib.compress(tile.data, LEVEL))
+        return PageMatrix(tile.meta(), zlib.compress(tile.data, LEVEL))
 
-    def hold(self, held: Held) -> None:
+    def add(self, matrix: PageMatrix) -> None:
         """Record that the page holds a matrix."""
-        self._held[held.address] = held
+        self._matrices[matrix.address] = matrix
 
-    def holds(self, address: Address) -> bool:
+    def has(self, address: Address) -> bool:
         """Return whether the page holds a matrix, or computes it."""
-        return address in self._held
+        return address in self._matrices
 
-    def recipes(self) -> Iterator[Held]:
+    def recipes(self) -> Iterator[PageMatrix]:
         """Yield the matrices that can be computed from what the page holds, and record them."""
         for base in self._bases:
             for source, whole in self._computable(base):
@@ -118,10 +119,10 @@ class Computed:
                     # Reductions come after the heads that they are computed from.
                     for head in sorted(source.heads_of_tiles(layer), key=lambda head: head in REDUCTIONS):
                         recipe = None
-                        if not self.holds((source.id, layer, head)):
+                        if not self.has((source.id, layer, head)):
                             recipe = self._recipe(source, layer, head, whole, base)
                         if recipe is not None:
-                            self.hold(recipe)
+                            self.add(recipe)
                             yield recipe
 
     def _computable(self, base: Source) -> Iterator[tuple[Source, Source | None]]:
@@ -138,30 +139,32 @@ class Computed:
 
     def _recipe(
         self, source: Source, layer: int, head: int | str, whole: Source | None, base: Source
-    ) -> Held | None:
+    ) -> PageMatrix | None:
         """Return a matrix with how it is computed; None if a part is missing, or it would be too inexact."""
         if head in REDUCTIONS:
-            parts = [self._held.get((source.id, layer, number)) for number in numbered(source, layer)]
+            parts = [self._matrices.get((source.id, layer, number)) for number in numbered(source, layer)]
             if None in parts:
                 return None
             # The root of a mean is a norm of roots: it moves by no more than the root that moves most.
             slack = max(part.slack for part in parts if part is not None)
-            return Held(_described(source, layer, head, slack) | {"from": "heads", "count": len(parts)}, b"")
+            return PageMatrix(
+                _described(source, layer, head, slack) | {"from": "heads", "count": len(parts)}, b""
+            )
         if whole is not None:
-            part = self._held.get((whole.id, layer, head))
+            part = self._matrices.get((whole.id, layer, head))
             recipe = {"from": "unit", "base": whole.id}
             # A sum of squares moves by the root of their number, at most.
             slack = math.nan if part is None else part.slack * math.sqrt(max(map(len, _members(source))))
             is_possible = part is not None
         else:
             below = source.layers[: source.layers.index(layer) + 1]
-            is_possible = source is not base and all(self.holds((base.id, at, "mean")) for at in below)
+            is_possible = source is not base and all(self.has((base.id, at, "mean")) for at in below)
             recipe, slack = {"from": "layers", "base": base.id}, math.inf
         if is_possible and slack > _MOST_SLACK:
             roots = (np.sqrt(values.clip(0)) for values in self._both(source, layer, head, recipe))
             slack = float(np.abs(np.subtract(*roots)).max()) * TOP
         is_exact = is_possible and slack <= _MOST_SLACK
-        return Held(_described(source, layer, head, slack) | recipe, b"") if is_exact else None
+        return PageMatrix(_described(source, layer, head, slack) | recipe, b"") if is_exact else None
 
     def _both(
         self, source: Source, layer: int, head: int | str, recipe: dict[str, Any]
@@ -172,11 +175,11 @@ class Computed:
     # -- the numbers that the script computes --------------------------------------------------------
 
     def _read(self, address: Address) -> NDArray[np.float32]:
-        held, source = self._held[address], self._sources[address[0]]
-        meta = held.meta
+        matrix, source = self._matrices[address], self._sources[address[0]]
+        meta = matrix.meta
         if "from" in meta:
-            return self._from(meta, source, *address[1:], data=held.data)
-        return decode(zlib.decompress(held.data), meta["codec"], meta["rows"], meta["cols"], meta["scale"])
+            return self._from(meta, source, *address[1:], data=matrix.data)
+        return decode(zlib.decompress(matrix.data), meta["codec"], meta["rows"], meta["cols"], meta["scale"])
 
     def _from(
         self, recipe: dict[str, Any], source: Source, layer: int, head: int | str, data: bytes = b""
@@ -221,11 +224,11 @@ def _members(source: Source) -> list[list[int]]:
     return axis["spans"] or [[token] for token in range(len(axis["labels"]))]
 
 
-def _expected(source: Source) -> tuple[float, float]:
+def _expected_sizes(base: Source) -> tuple[float, float]:
     """Return about how many bytes the factors of a head take, inf without factors, and how many its codes."""
-    codes = _OF_CODES * math.prod(source.shape) / (2 if source.causal else 1)
-    products = source.explanation.query_key(source.ready[0]) if _is_base(source) else None
-    return (math.inf if products is None else _OF_FACTORS * products[0].shape[-1] * sum(source.shape)), codes
+    codes = _OF_CODES * math.prod(base.shape) / (2 if base.causal else 1)
+    products = base.explanation.query_key(base.ready[0])
+    return (math.inf if products is None else _OF_FACTORS * products[0].shape[-1] * sum(base.shape)), codes
 
 
 def _is_base(source: Source) -> bool:

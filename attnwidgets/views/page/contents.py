@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from attnwidgets.views.base.view import View
-    from attnwidgets.views.page.computed import Held
+    from attnwidgets.views.page.computed import PageMatrix
     from attnwidgets.views.wire.sources import Source
 
 LEVEL = 6
@@ -168,7 +168,7 @@ class Tiles:
         ranked = list(_ranked(self._sources, main, self._selection))
         for source, layer, head in progress(ranked, "matrices of the page"):
             at = source.id, layer, head
-            if at in self._eager or self._computed.holds(at):
+            if at in self._eager or self._computed.has(at):
                 continue
             # Of a long map that the page does not open with, only single heads in its first unit are read.
             is_aside = source.long and source is not main
@@ -182,24 +182,24 @@ class Tiles:
                 self._archive.left_out += 1
         self._archive.left_out -= self._add_computed()
 
-    def _include(self, held: Held) -> bool:
+    def _include(self, matrix: PageMatrix) -> bool:
         """Add a matrix if it fits; return whether it does."""
         archive = self._archive
-        size = archive.length + archive.added(held.data)
+        size = archive.length + archive.added(matrix.data)
         if size * 4 / 3 + 200 * (len(archive.tiles) + 1) > self._room:
             return False
-        archive.add(archive.tiles, held.meta, held.data)
-        self._computed.hold(held)
+        archive.add(archive.tiles, matrix.meta, matrix.data)
+        self._computed.add(matrix)
         return True
 
     def _add_computed(self) -> int:
         """Add the matrices that can be computed from those of the archive; return how many it lacked."""
         lacked = 0
-        for held in self._computed.recipes():
-            is_eager = held.address in self._eager
+        for matrix in self._computed.recipes():
+            is_eager = matrix.address in self._eager
             self._archive.repeated += is_eager
             lacked += not is_eager
-            self._archive.add(self._archive.tiles, held.meta, b"")
+            self._archive.add(self._archive.tiles, matrix.meta, b"")
         return lacked
 
 
