@@ -27,7 +27,10 @@ export function weightsOf(data: Uint8Array<ArrayBuffer>, { rows, cols, rank, cau
   const bit = (index: number): number => ((data[index >> 3] as number) >> (index & 7)) & 1;
   const next = (width: number): number => {
     let folded = 0;
-    while (!bit(at++)) folded += 1;
+    while (!bit(at++)) {
+      folded += 1;
+      if (at >> 3 >= data.length) throw new Error("damaged"); // it would never find a one
+    }
     folded <<= width;
     for (let i = 0; i < width; i += 1) folded += bit(low++) << i;
     return (folded >> 1) ^ -(folded & 1);
