@@ -158,15 +158,19 @@ def sum_groups(values: NDArray[np.floating], groups: Groups, axis: int = -1) -> 
     A gather and a `np.add.reduceat` in float64: linear in the size of `values`, for any groups.
     """
     values = np.moveaxis(np.asarray(values, dtype=np.float64), axis, -1)
-    result = np.zeros((*values.shape[:-1], len(groups)))
+    order = [member for group in groups for member in group]
+    if order != list(range(values.shape[-1])):
+        values = values[..., order]
     filled = [index for index, group in enumerate(groups) if group]
-    if filled:
-        order = [member for group in groups for member in group]
-        starts = np.cumsum([0, *(len(groups[index]) for index in filled[:-1])])
-        if order != list(range(values.shape[-1])):
-            values = values[..., order]
-        result[..., filled] = np.add.reduceat(values, starts, axis=-1)
-    return np.moveaxis(result, -1, axis)
+    starts = np.cumsum([0, *(len(groups[index]) for index in filled)])[:-1]
+    none = np.zeros((*values.shape[:-1], 0))
+    sums: Float = np.add.reduceat(values, starts, axis=-1) if filled else none
+    if len(filled) < len(groups):
+        # Only then: placing the sums takes longer than the sums themselves.
+        placed = np.zeros((*values.shape[:-1], len(groups)))
+        placed[..., filled] = sums
+        sums = placed
+    return np.moveaxis(sums, -1, axis)
 
 
 def mean_groups(

@@ -190,15 +190,11 @@ def _pooled(source: Source, layer: int, indices: Sequence[int], cells: Cells) ->
         # A cell that a row cannot read is not a peak.
         whole = padded(source, layer)
         values = whole if len(indices) == len(whole) else whole[list(indices)]
-        if not (rows.all() and cols.all()):
-            values = values[:, rows][:, :, cols]
+        values = values[:, _where(rows), :][..., _where(cols)]
         return pool(np.nan_to_num(values, nan=0.0, posinf=np.inf, neginf=-np.inf), cells.rows, cells.cols)
     present = [at for at in indices if at < source.count(layer)]
     blocks = even(int(rows.sum()), cells.rows), even(int(cols.sum()), cells.cols)
-    # As a slice where possible: a mask copies every value that is read.
-    read = np.flatnonzero(cols)
-    adjacent = len(read) and read[-1] - read[0] == len(read) - 1
-    columns: Any = slice(read[0], read[-1] + 1) if adjacent else cols
+    columns = _where(cols)
     pooled = Pooled((len(present),), *blocks)
     if present:
         heads = None if source.heads is None else [source.heads[at] for at in present]
@@ -208,6 +204,13 @@ def _pooled(source: Source, layer: int, indices: Sequence[int], cells: Cells) ->
                 values = values if selected.all() else values[..., selected, :]  # noqa: PLW2901 - a part of them
                 pooled.add(int(rows[:first].sum()), values[..., columns])
     return np.pad(pooled.values, ((0, len(indices) - len(present)), (0, 0), (0, 0)))  # pruned heads are empty
+
+
+def _where(mask: NDArray[np.bool_]) -> Any:
+    """Return a mask as a slice where its elements are adjacent: a mask copies every value that is read."""
+    read = np.flatnonzero(mask)
+    adjacent = len(read) and read[-1] - read[0] == len(read) - 1
+    return slice(read[0], read[-1] + 1) if adjacent else mask
 
 
 def marked(source: Source, layer: int, scale: NDArray[np.floating] | list[float]) -> list[float]:
