@@ -93,6 +93,25 @@ def test_few_long_elements_are_not_sampled(monkeypatch):
     assert "too long" in selection.opening.note
 
 
+def test_of_a_long_text_a_decoder_reads_some_rows_for_that(smollm2, monkeypatch):
+    trace = aw.trace(
+        *smollm2, "The capital of Italy is Rome, that of Spain is Madrid, and the capital of France is"
+    )
+    shown = aw.attention(trace)
+    whole = opening.opening_of(shown, "token")
+    monkeypatch.setattr(opening, "MOST_WEIGHTS", 0)
+    all_rows = opening.opening_of(shown, "token")
+    assert all_rows._replace(note="") == whole
+    count = len(trace.tokens)
+    assert all_rows.note == f"chosen from {count} of {count} queries"
+    monkeypatch.setattr(opening, "SAMPLED_WEIGHTS", 8 * 30 * 9 * count)
+    monkeypatch.setattr(type(shown), "layer", None)  # no layer is read whole
+    some = opening.opening_of(shown, "token")
+    assert (some.note, some.query) == (f"chosen from 8 of {count} queries", count - 1)
+    weight = trace.attention_layer(some.layer)[some.head][some.pair]
+    assert f"“is” attends to “{trace.tokens[some.pair[1]].strip('␣')}” ({weight:.2f})" in some.sentence
+
+
 def test_heads_open_on_the_strongest_pattern_also_after_a_view_without_heads(minilm):
     text = "The cat sat on the mat because the mat was warm."
     first = aw.Explorer(aw.trace(*minilm, text)).selection

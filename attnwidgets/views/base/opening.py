@@ -137,23 +137,30 @@ def _on_content_words(shown: MixingMap, first: Opening) -> Opening | None:
     is_missing = shown.on_demand and set(shown.computed_layers) != set(shown.layers)
     if not title or is_missing or len(shown.query) * len(shown.key) > LAYER_VALUES:
         return None
+    is_next, count = title == "next token" and shown.causal, _sampled(shown, first.unit)
+    if count is not None and (count < _FEWEST or not is_next):
+        return None
     seen = shown.to(first.unit)
     keys, special = seen.key_labels, np.array(seen.key_unit.special, dtype=bool)
     content = np.array([_is_content(label) for label in keys]) & ~special
     if seen.query_labels != keys or not content.any():
         return None
-    is_next = title == "next token" and seen.causal
-    best: tuple[float, int, int, int, int] | None = None  # score, layer, head, query, key
+    rows = np.arange(len(keys))
+    if count is not None:
+        rows = np.unique(np.linspace(0, len(keys) - 1, count, dtype=int))
+    best: tuple[float, int, int, int, int, Float] | None = None  # score, layer, head, query, key, matrix
     for layer in seen.layers:
-        weights = np.nan_to_num(np.asarray(seen.layer(layer)))
-        of_layer = _of_last_row(weights, content) if is_next else _of_all_rows(weights, content, special)
-        score, head, query, key = of_layer
+        read = seen.layer(layer) if count is None else seen.rows(layer, None, rows)
+        weights = np.nan_to_num(np.asarray(read)).reshape(-1, len(rows), len(keys))
+        if is_next:
+            score, head, query, key = _of_last_row(weights, rows, content)
+        else:
+            score, head, query, key = _of_all_rows(weights, content, special)
         if best is None or score > best[0]:
-            best = score, layer, head, query, key
+            best = score, layer, head, query, key, weights[head]
     if best is None or best[0] < _CLEAR:
         return None
-    score, layer, head, query, key = best
-    matrix = np.asarray(seen.layer(layer)[head], dtype=np.float64)
+    score, layer, head, query, key, matrix = best
     return first._replace(
         layer=layer,
         head=(seen.heads or (0,))[head],
@@ -162,6 +169,7 @@ def _on_content_words(shown: MixingMap, first: Opening) -> Opening | None:
         words="reads content words",
         sentence=_sentence(matrix, keys, special, query, key, seen.unit, is_next=is_next),
         value=score,
+        note=_note_of(count, len(keys)),
     )
 
 
@@ -177,7 +185,8 @@ def divided_row(shown: MixingMap, first: Opening, *, all_heads: bool) -> Opening
         all_heads: Whether every head is searched; otherwise only that of `first`.
     """
     is_missing = shown.on_demand and set(shown.computed_layers) != set(shown.layers)
-    if shown.heads is None or is_missing or len(shown.query) * len(shown.key) > LAYER_VALUES:
+    is_long = len(shown.query) * len(shown.key) > LAYER_VALUES or _sampled(shown, first.unit) is not None
+    if shown.heads is None or is_missing or is_long:
         return None
     seen = shown.to(first.unit)
     apart = np.logical_or.outer(*(np.array(side.special, bool) for side in (seen.query_unit, seen.key_unit)))
@@ -213,23 +222,25 @@ def divided_row(shown: MixingMap, first: Opening, *, all_heads: bool) -> Opening
     )
 
 
-def _of_last_row(weights: Float, content: Bool) -> tuple[float, int, int, int]:
+def _of_last_row(weights: Float, rows: NDArray[np.intp], content: Bool) -> tuple[float, int, int, int]:
     """Return the score, head, query and key of the last row that attends to a content word most.
 
     Args:
-        weights: [head, query, key].
+        weights: [head, row, key].
+        rows: The queries that were read [row], in order, up to the last.
         content: [key].
     """
-    last = weights.shape[1] - 1
+    last = len(content) - 1
     candidates = content.copy()
     candidates[[0, last]] = False
-    row = np.where(candidates, weights[:, last], 0.0)
+    row = np.where(candidates, weights[:, -1], 0.0)
     keys = row.argmax(axis=-1)
     scores = row.max(axis=-1)
     for head, key in enumerate(keys):
         # Early rows have little choice but the first token.
-        at_distance = np.diagonal(weights[head], key - last)[1:-1]
-        to_word = weights[head, key + 1 : last, key]
+        later, after = (np.flatnonzero((rows > query) & (rows < last)) for query in (last - key, key))
+        at_distance = weights[head, later, rows[later] - (last - key)]
+        to_word = weights[head, after, key]
         scores[head] -= max((others.mean() for others in (at_distance, to_word) if len(others)), default=0.0)
     head = int(scores.argmax())
     return float(scores[head]), head, last, int(keys[head])
@@ -261,11 +272,14 @@ def _sentence(
     *,
     is_next: bool,
 ) -> str:
-    """Return a sentence about a head's map [query, key], by the pair of elements that it opens on."""
+    """Return a sentence about a head's map [query, key], by the pair of elements that it opens on.
+
+    With `is_next`, the last row is that of `query`, and some of the rows before may be left out.
+    """
     reader, word = (quoted(labels[element : element + 1], labels) for element in (query, key))
-    pair = f"{reader} attends to {word} ({matrix[query, key]:.2f})"
+    pair = f"{reader} attends to {word} ({matrix[-1 if is_next else query, key]:.2f})"
     if is_next:
-        rest = matrix[1:query, 0]
+        rest = matrix[1:-1, 0]
         is_resting = len(rest) > 0 and rest.mean() >= _MOSTLY
         return f"{pair}; the other {unit}s attend mostly to the first." if is_resting else f"{pair}."
     rows = np.flatnonzero(~special)
@@ -302,10 +316,15 @@ def _searched(shown: MixingMap, first: Opening) -> Opening:
     mixers = mixers_of(shown).get(at)
     name = "layer" if mixers is not None and number is not None and mixers.is_headless(number) else "head"
     sentence = f"This {name} {words}: {value:.2f} of a row on average."
-    note = "" if queries is None else f"chosen from {queries} of {len(shown.to(unit).query_unit):,} queries"
+    note = _note_of(queries, len(shown.to(unit).query_unit))
     return first._replace(
         layer=at, head=number, pair=pair, words=words, sentence=sentence, value=value, note=note
     )
+
+
+def _note_of(read: int | None, queries: int) -> str:
+    """Return from how many queries a head was chosen; "" from all."""
+    return "" if read is None else f"chosen from {read} of {queries:,} queries"
 
 
 def _sampled(shown: MixingMap, unit: str) -> int | None:

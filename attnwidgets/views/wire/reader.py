@@ -147,11 +147,10 @@ class Reader:
 
     def count(self, layer: int) -> int:
         """Return the number of heads of a layer: fewer than `heads` if it was pruned. Raises like `layer`."""
-        if not self.long:
-            return len(self.layer(layer))
         self._check_layer(layer)
         if layer not in self._counts:
-            self._counts[layer] = len(self.explanation.rows(layer, None, [0]))
+            read = self.explanation.rows(layer, None, [0]) if self.long else self.layer(layer)
+            self._counts[layer] = len(read)
         return self._counts[layer]
 
     def layer(self, layer: int) -> NDArray[np.float32]:
