@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 PAGE_CELLS = 20_000_000
 """Attention weights of a map above which a page leaves out its statistics: they would take long."""
 
-OPENING_CELLS = 100_000_000
+OPENING_CELLS = 300_000_000
 """The same for the map, in the unit, that a view opens with."""
 
 TRAVELLING_CELLS = 4_000_000

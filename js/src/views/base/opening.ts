@@ -40,6 +40,7 @@ export function openingWords(ctx: ViewContext): string {
   const { source, layer, head } = ctx.resolved();
   const isThere = opening?.layer === layer && opening.head === head && opening.unit === source.unit;
   const isSearched = ctx.header().sources[0]?.method === source.method;
-  const words = isThere && isSearched && source.kind === "map" ? [opening.sentence, opening.note] : [];
-  return words.filter(Boolean).join(" ");
+  if (!isThere || !isSearched || source.kind !== "map") return "";
+  const { sentence, note } = opening;
+  return sentence && note ? `${sentence} (${note})` : sentence || note;
 }
