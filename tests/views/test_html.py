@@ -123,6 +123,15 @@ def test_over_the_budget_a_page_says_what_it_lacks(given, tmp_path):
     assert state["models"]["store0"]["state"]["header"]["thumbs"]
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("share", [0.75, 0.9, 0.98])
+def test_signs_of_several_bytes_count_towards_the_budget(softmax, tmp_path, share):
+    view = aw.HeadGrid(aw.from_attentions(softmax((3, 4, 160, 160)), [f"漢字{i}" * 9 for i in range(160)]))
+    budget = int(view.to_html(tmp_path / "all.html").stat().st_size * share)
+    page = view.to_html(tmp_path / "page.html", budget=budget)
+    assert 0.9 * budget < page.stat().st_size <= budget
+
+
 @pytest.mark.parametrize("budget", [10_000_000, 1])
 def test_thumbnails_always_come(given, tmp_path, budget):
     trace = given(140, layers=4, heads=3)

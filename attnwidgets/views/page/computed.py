@@ -112,7 +112,7 @@ class Computed:
         return address in self._matrices
 
     def recipes(self) -> Iterator[PageMatrix]:
-        """Yield the matrices that can be computed from what the page holds, and record them."""
+        """Yield the matrices that can be computed from those that the page holds by then."""
         for base in self._bases:
             for source, whole in self._computable(base):
                 for layer in source.ready:
@@ -122,7 +122,6 @@ class Computed:
                         if not self.has((source.id, layer, head)):
                             recipe = self._recipe(source, layer, head, whole, base)
                         if recipe is not None:
-                            self.add(recipe)
                             yield recipe
 
     def _computable(self, base: Source) -> Iterator[tuple[Source, Source | None]]:

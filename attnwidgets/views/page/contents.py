@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from attnwidgets._progress import progress
 from attnwidgets._selecting import pick
-from attnwidgets.views.page.script import base64_text, json_text
+from attnwidgets.views.page.script import base64_text, json_size
 from attnwidgets.views.wire.handlers import words
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 LEVEL = 6
 """Compression level."""
+_DESCRIBED = 200  # bytes of the description of a matrix, at most
 _OVERVIEW = 2  # matrices from which on thumbnails give an overview
 _FOR_HEADS = 0.85  # of the room, at most, for heads from which other matrices are computed
 
@@ -186,7 +187,7 @@ class Tiles:
         """Add a matrix if it fits; return whether it does."""
         archive = self._archive
         size = archive.length + archive.added(matrix.data)
-        if size * 4 / 3 + 200 * (len(archive.tiles) + 1) > self._room:
+        if size * 4 / 3 + _DESCRIBED * (len(archive.tiles) + 1) > self._room:
             return False
         archive.add(archive.tiles, matrix.meta, matrix.data)
         self._computed.add(matrix)
@@ -196,10 +197,11 @@ class Tiles:
         """Add the matrices that can be computed from those of the archive; return how many it lacked."""
         lacked = 0
         for matrix in self._computed.recipes():
+            if not self._include(matrix):
+                break
             is_eager = matrix.address in self._eager
             self._archive.repeated += is_eager
             lacked += not is_eager
-            self._archive.add(self._archive.tiles, matrix.meta, b"")
         return lacked
 
 
@@ -273,7 +275,7 @@ def answers_of(
             answers[name].append({"topic": topic, "args": args, "refused": words(error)})
             continue
         packed = [zlib.compress(data, LEVEL) for data in buffers]
-        size = sum(map(len, packed)) * 4 // 3 + len(json_text([topic, args, meta])) + 60 * len(packed)
+        size = sum(map(len, packed)) * 4 // 3 + json_size([topic, args, meta]) + 60 * len(packed)
         if size > room:
             full.add(name)
             omitted += 1

@@ -128,7 +128,8 @@ def to_html(
         )
     target = given / "index.html" if is_folder else given
     script = script_of(listed, live=live)
-    packed = pack(listed, choice, budget - len(script), live=Live(weights, is_folder) if live else None)
+    room = budget - len(script.encode())
+    packed = pack(listed, choice, room, live=Live(weights, is_folder) if live else None)
     if is_folder:
         given.mkdir(exist_ok=True)
     earlier, address = references(target), ""

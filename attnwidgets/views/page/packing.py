@@ -13,7 +13,7 @@ from attnwidgets.tracing.text.display import well_formed
 from attnwidgets.views.base.accepts import NEEDS_KERNEL
 from attnwidgets.views.page.contents import LEVEL, Archive, answers_of, filled
 from attnwidgets.views.page.other_texts import other_texts
-from attnwidgets.views.page.script import base64_text, json_text
+from attnwidgets.views.page.script import base64_text, json_size, json_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -137,16 +137,16 @@ def _packed(
             blobs[f"aw-head-{name}"] = base64_text(
                 zlib.compress(well_formed(json_text(header)).encode(), LEVEL)
             )
-    spent = sum(map(len, blobs.values())) + len(json_text({"models": models})) + 4000
+    spent = sum(map(len, blobs.values())) + json_size({"models": models}) + 4000
     archives: dict[str, Archive] = {}
     answers, answer_blobs, omitted = answers_of(views, order, budget - spent)
     blobs |= answer_blobs
-    spent += sum(map(len, answer_blobs.values())) + len(json_text(answers))
+    spent += sum(map(len, answer_blobs.values())) + json_size(answers)
     for name, entry in stores.items():
         share = (budget - spent) // (len(stores) - len(archives))
         archive = archives[name] = filled(entry, choice, share) if entry["reads"] else Archive()
         blob = blobs[f"aw-tiles-{name}"] = base64_text(b"".join(archive.parts))
-        spent += len(blob) + len(json_text([archive.tiles, archive.thumbs]))
+        spent += len(blob) + json_size([archive.tiles, archive.thumbs])
     state |= {
         "archive": {name: archive.tiles for name, archive in archives.items()},
         "answers": answers,

@@ -48,6 +48,11 @@ def json_text(value: Any) -> str:
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 
+def json_size(value: Any) -> int:
+    """Return how many bytes a value takes in a page."""
+    return len(json_text(value).encode(errors="replace"))
+
+
 def base64_text(data: bytes) -> str:
     """Return bytes as text."""
     return base64.b64encode(data).decode("ascii")
