@@ -93,7 +93,7 @@ def test_few_long_elements_are_not_sampled(monkeypatch):
     assert "too long" in selection.opening.note
 
 
-def test_of_a_long_text_a_decoder_reads_some_rows_for_that(smollm2, monkeypatch):
+def test_a_decoder_chooses_the_head_of_a_long_text_by_some_rows(smollm2, monkeypatch):
     trace = aw.trace(
         *smollm2, "The capital of Italy is Rome, that of Spain is Madrid, and the capital of France is"
     )

@@ -163,8 +163,9 @@ def sum_groups(values: NDArray[np.floating], groups: Groups, axis: int = -1) -> 
         values = np.take(values, order, axis=-1)  # ten times as fast as an index
     filled = [index for index, group in enumerate(groups) if group]
     starts = np.cumsum([0, *(len(groups[index]) for index in filled)])[:-1]
-    none = np.zeros((*values.shape[:-1], 0))
-    sums: Float = np.add.reduceat(values, starts, axis=-1) if filled else none
+    sums: Float = np.zeros((*values.shape[:-1], 0))
+    if filled:
+        sums = np.add.reduceat(values, starts, axis=-1)
     if len(filled) < len(groups):
         # Only then: placing the sums takes longer than the sums themselves.
         placed = np.zeros((*values.shape[:-1], len(groups)))
