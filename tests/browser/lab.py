@@ -13,8 +13,15 @@ from .settling import settle
 
 SESSION = "window.jupyterapp.shell.currentWidget.sessionContext.session"
 
+# JupyterLab sends messages of widgets to a thread of the kernel beside that of the cells, so that code could
+# overtake them: it runs when all are handled, and with them those that a model has sent since.
 ASK = """async code => {
   const kernel = SESSION.kernel;
+  for (;;) {
+    const sent = [...kernel._futures.values()].filter(({msg}) => msg.header.msg_type === 'comm_msg');
+    if (!sent.length) break;
+    await Promise.allSettled(sent.map((future) => future.done));
+  }
   const future = kernel.requestExecute({code, silent: false, store_history: false});
   let out = '';
   future.onIOPub = m => {
