@@ -50,7 +50,7 @@ help:
 	@echo "make test    what CI runs: lint, types, JavaScript, the wheel, the tests (PYTEST_ARGS=... to choose)"
 	@echo "make test-all   and what is slow or needs more installed: long notebooks, other front ends, fuzzing"
 	@echo "make test-matrix   every Python at hand, lowest and newest dependencies, Colab's (MATRIX_TORCH=yes: with torch)"
-	@echo "make soak    the tests RUNS=5 times, every second time beside busy loops: which do not always agree"
+	@echo "make soak    the tests RUNS=5 times, some beside busy loops, some with late messages: which differ"
 	@echo "make fuzz    the fuzzers of the tests, a minute each, with new cases (FUZZ_SECONDS=... FUZZ_SEED=... to choose)"
 	@echo "make lint    ruff, mypy, the layers   make js      type check, lint, test and rebuild the JavaScript"
 	@echo "make release-check   build what would be published, and try it (RELEASE_ARGS=--publish before a release)"

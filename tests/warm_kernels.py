@@ -184,11 +184,30 @@ def become_kernel(wire):
 
     wire.sendall(LENGTH.pack(os.getpid()))
     threading.Thread(target=end_with_stub, daemon=True).start()
+    delay_messages(float(environment.get("AW_MESSAGE_DELAY", 0)))
     from ipykernel.kernelapp import launch_new_instance
 
     sys.argv = ["ipykernel_launcher.py", *asked["arguments"]]
     launch_new_instance()
     os._exit(0)
+
+
+def delay_messages(seconds):
+    """Handle messages of widgets late, where they have a thread: code of a cell overtakes them sooner or later."""
+    import threading
+    import time
+
+    from comm.base_comm import BaseComm
+
+    handle_at_once = BaseComm.handle_msg
+
+    def handle_late(comm, message):
+        if threading.current_thread() is not threading.main_thread():
+            time.sleep(seconds)
+        handle_at_once(comm, message)
+
+    if seconds:
+        BaseComm.handle_msg = handle_late
 
 
 def reread_environment(environment):

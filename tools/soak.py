@@ -2,7 +2,8 @@
 
     python tools/soak.py --runs 5 -- -k lrp
 
-Every second run stands beside busy loops, one for each core, and each has an order of its own: files always,
+Every second run stands beside busy loops, one for each core; in every third, kernels handle the messages of
+views late, so that a test that does not wait for them fails. Each run has an order of its own: files always,
 and the tests within a file unless they drive a browser, where a page is shared. Exits with 1 if a test failed
 in any run, or if two runs differ.
 """
@@ -24,6 +25,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+LATE = {"AW_MESSAGE_DELAY": "0.15"}  # seconds; read by tests/warm_kernels.py
 # Ends with this process, also where that is killed.
 LOOP = "import os; parent = os.getppid()\nwhile os.getppid() == parent: pass"
 
@@ -67,10 +69,11 @@ def main() -> int:
         options += f" -n {given.workers} --dist loadfile --no-loadscope-reorder --junitxml={report}"
         command = [sys.executable, "-m", "pytest", *shlex.split(options), *given.pytest]
         loops = os.cpu_count() or 1 if run % 2 else 0
+        late = LATE if run % 3 == 2 else {}
         begun = time.monotonic()
         report.unlink(missing_ok=True)
         with load(loops), (given.out / f"run-{run}.log").open("w") as log:
-            subprocess.run(command, check=False, stdout=log, stderr=log)
+            subprocess.run(command, check=False, stdout=log, stderr=log, env=os.environ | late)
         if not report.exists():
             print(f"run {run} wrote no report: see {log.name}")
             return 1
@@ -78,6 +81,7 @@ def main() -> int:
         counts = ", ".join(f"{count} {kind}" for kind, count in sorted(Counter(seen[-1].values()).items()))
         minutes = (time.monotonic() - begun) / 60
         beside = f", beside {loops} busy loops" if loops else ""
+        beside += ", messages late" if late else ""
         print(f"run {run}{beside}: {counts}, {minutes:.1f} min, order {given.seed + run}", flush=True)
     return judge(seen)
 
