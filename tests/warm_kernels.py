@@ -193,7 +193,7 @@ def become_kernel(wire):
 
 
 def delay_messages(seconds):
-    """Handle messages of widgets late, where they have a thread: code of a cell overtakes them sooner or later."""
+    """Handle messages of widgets late, where they have a thread of their own, so that cells overtake them."""
     import threading
     import time
 

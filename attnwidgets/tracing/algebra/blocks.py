@@ -256,11 +256,11 @@ class Block:
                 f"the value projection of {type(self.module).__name__} is unknown. {WITHOUT}"
             )
         matrix, bias = read_affine(self.part(layout.value), dim, self.hidden)
-        columns = torch.arange(matrix.shape[-1], device=matrix.device)
+        columns: Any = slice(None)
         if layout.fused == "thirds":
-            columns = columns[-kv * size :]
+            columns = slice(-kv * size, None)
         elif layout.fused == "heads":
-            columns = columns.reshape(kv, 3, size)[:, 2].flatten()
+            columns = torch.arange(matrix.shape[-1], device=matrix.device).view(kv, 3, size)[:, 2].flatten()
         matrix, bias = matrix[:, columns], None if bias is None else bias[columns]
         read = self.norm1(self.hidden) if layout.order != "post" and self.norm1 is not None else self.hidden
         projected = read @ matrix if bias is None else read @ matrix + bias

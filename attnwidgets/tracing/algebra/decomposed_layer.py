@@ -22,7 +22,7 @@ from attnwidgets.tracing.recording.attention_function import repeat_heads
 from attnwidgets.tracing.unsupported import UnsupportedModelError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from torch import Tensor
 
@@ -122,10 +122,22 @@ class DecomposedLayer:
         """Whether the block has any bias to distribute."""
         norms = (self.block.norm1, self.block.norm2, *(step for step in self.feed if isinstance(step, Norm)))
         biases = [norm.shift for norm in norms if norm is not None]
+        biases += [step.bias for step in self._maps()]
+        return any(bias is not None and bool(bias.any()) for bias in (*biases, self.bias))
+
+    @cached_property
+    def n_bytes(self) -> int:
+        """Memory beyond the weights of the model, which are copied if they are in another precision."""
+        of_model = {p.untyped_storage().data_ptr() for p in self.block.module.parameters()}
+        tensors = (self.weights, self.middle, self.matrix, self.bias, *(step.matrix for step in self._maps()))
+        return sum(t.nbytes for t in tensors if t.untyped_storage().data_ptr() not in of_model)
+
+    def _maps(self) -> Iterator[Affine]:
+        """Yield the affine maps that vectors pass, except for that from the heads."""
+        yield self.value
         for step in self.feed:
             parts = (step.up, step.gate) if isinstance(step, Gated) else (step,)
-            biases += [part.bias for part in parts if isinstance(part, Affine)]
-        return any(bias is not None and bool(bias.any()) for bias in (*biases, self.value.bias, self.bias))
+            yield from (part for part in parts if isinstance(part, Affine))
 
     @property
     def bytes_a_pair(self) -> int:

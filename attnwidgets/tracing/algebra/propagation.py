@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 # Memory limit above which sources are propagated in groups, if they can be.
 _GROUP_BYTES = 2**28
+# Memory limit of blocks that were read, beyond the model's own weights. The last one is cached in any case.
+_CACHED_BYTES = 2**26
 
 
 class Layer(Protocol):
@@ -76,7 +78,7 @@ class Layers(Protocol):
 
 
 class DescribedLayers:
-    """The blocks of a stack, which layouts describe; the last block read is cached.
+    """The blocks of a stack, which layouts describe; as many as fit 64 MB are cached.
 
     Args:
         trace: Trace returned by `aw.trace`.
@@ -91,15 +93,19 @@ class DescribedLayers:
         self.numbers = tuple(trace.layers(stack))
         self._blocks = chain_of(trace, stack, method)
         self._method = method
-        self._cached: tuple[int, DecomposedLayer] | None = None
+        self._cached: dict[int, DecomposedLayer] = {}
 
     def __len__(self) -> int:
         return len(self._blocks)
 
     def __getitem__(self, layer: int) -> DecomposedLayer:
-        if self._cached is None or self._cached[0] != layer:
-            self._cached = layer, read_layer(self._blocks[layer], self._method)
-        return self._cached[1]
+        if layer not in self._cached:
+            decomposed = read_layer(self._blocks[layer], self._method)
+            n_bytes = sum(other.n_bytes for other in (decomposed, *self._cached.values()))
+            if n_bytes > _CACHED_BYTES:
+                self._cached.clear()
+            self._cached[layer] = decomposed
+        return self._cached[layer]
 
     def proved(self) -> DescribedLayers:
         """Return these layers, once the description of each is verified.

@@ -12,6 +12,7 @@ import torch
 from attnwidgets._progress import Cancelled, observing
 from attnwidgets.explanations import targets
 from attnwidgets.explanations.mixing.decompx import decompx
+from attnwidgets.tracing.algebra import propagation
 from attnwidgets.tracing.algebra.block_runs import block_of
 from attnwidgets.tracing.algebra.decomposition import Rules
 from attnwidgets.tracing.algebra.propagation import Propagation
@@ -377,3 +378,26 @@ def test_what_cannot_be_followed_is_refused_by_name(monkeypatch) -> None:
     with pytest.raises(ValueError, match=r"holds a vector for every pair of tokens, .* pass force=True"):
         decompx(FAMILIES["BERT"].traced(), targets.token(1, position=4))
     assert decompx(FAMILIES["BERT"].traced(), targets.token(1, position=4), force=True).values.any()
+
+
+@pytest.mark.parametrize("bits", [32, 16])
+def test_blocks_are_read_again_only_if_they_take_too_much_memory(monkeypatch, bits) -> None:
+    recorded = FAMILIES["BERT"].trace_of(
+        FAMILIES["BERT"].model(torch.float32 if bits == 32 else torch.bfloat16)
+    )
+    read = propagation.read_layer
+    layers: list[Any] = []
+    monkeypatch.setattr(propagation, "read_layer", lambda *given: layers.append(read(*given)) or layers[-1])
+
+    def lengths() -> Any:
+        layers.clear()
+        return decompx(recorded, targets.token(1, position=4)).map.values
+
+    once = lengths()
+    assert len(layers) == len(once)
+    # Weights in half precision are copied to be computed with; others are the model's own.
+    weights = sum(step.matrix.nbytes for layer in layers for step in layer.feed if hasattr(step, "matrix"))
+    assert (sum(layer.n_bytes for layer in layers) > weights) == (bits == 16)
+    monkeypatch.setattr(propagation, "_CACHED_BYTES", 0)
+    assert np.array_equal(lengths(), once)
+    assert len(layers) > 2 * len(once)
