@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-LATE = {"AW_MESSAGE_DELAY": "0.15"}  # seconds; read by tests/warm_kernels.py
+LATE = {"AW_MESSAGE_DELAY": "0.4"}  # seconds; read by tests/warm_kernels.py
 # Ends with this process, also where that is killed.
 LOOP = "import os; parent = os.getppid()\nwhile os.getppid() == parent: pass"
 
