@@ -88,11 +88,31 @@ def modules_of(model: nn.Module) -> list[nn.Module]:
 def state_of(model: nn.Module) -> int:
     """Return a number that changes with everything in a model that may change its answers, in this session.
 
-    Weights count by their address, by how often they were written to, and by some of their numbers: writing
-    to `weight.data` counts nowhere. All numbers would take as long as a pass.
+    Weights count as in `weights_of`.
     """
     modules = modules_of(model)
-    return hash((tuple(map(_state_of_module, modules)), _samples(modules)))
+    return hash((tuple(map(_state_of_module, modules)), _weights(modules)))
+
+
+def weights_of(model: nn.Module) -> int:
+    """Return a number that changes with the parameters of a model or block, in this session.
+
+    They count by their address, by how often they were written to, and by some of their numbers: writing to
+    `weight.data` counts nowhere. All numbers would take as long as a pass.
+    """
+    return hash(_weights(modules_of(model)))
+
+
+def _weights(modules: list[nn.Module]) -> tuple[Any, ...]:
+    writes = tuple(_writes(tensor) for module in modules for tensor in module._parameters.values())  # noqa: SLF001
+    return writes, _samples(modules)
+
+
+def _writes(tensor: torch.Tensor | None) -> tuple[int, int] | None:
+    """Return the address of a tensor, and how often it was written to; None without an address."""
+    if tensor is None or tensor.is_meta:
+        return None
+    return tensor.data_ptr(), 0 if tensor.is_inference() else tensor._version  # noqa: SLF001 - torch has no public name
 
 
 def _samples(modules: list[nn.Module]) -> tuple[bytes, ...]:
@@ -121,7 +141,6 @@ def _samples(modules: list[nn.Module]) -> tuple[bytes, ...]:
 
 def _state_of_module(module: nn.Module) -> tuple[Any, ...]:
     # One walk over the model: this is computed in every trace.
-    tensors = (*module._parameters.values(), *module._buffers.values())  # noqa: SLF001 - `parameters()` walks again
     return (
         id(type(module)),
         id(vars(module).get("forward")),
@@ -129,11 +148,7 @@ def _state_of_module(module: nn.Module) -> tuple[Any, ...]:
         # Hooks of this package are those of interventions, which traces record.
         tuple(id(hook) for hook in hooks_in(module) if not _is_ours(hook)),
         tuple((name, id(child)) for name, child in module._modules.items()),  # noqa: SLF001
-        tuple(
-            (tensor.data_ptr(), 0 if tensor.is_inference() else tensor._version)  # noqa: SLF001 - torch has no public name
-            for tensor in tensors
-            if tensor is not None and not tensor.is_meta
-        ),
+        tuple(map(_writes, module._buffers.values())),  # noqa: SLF001 - `buffers()` walks again
     )
 
 

@@ -128,6 +128,24 @@ def test_every_method_that_runs_the_model_asks_whether_it_is_the_same(name: str)
         METHODS[name](trace)
 
 
+@pytest.mark.parametrize("change", [noise, emptied], ids=["in place", "as data"])
+@pytest.mark.parametrize("method", ["alti", "attention_norm", "decompx", "value_zeroing"])
+def test_layers_that_are_read_later_ask_whether_it_is_still_the_same(method: str, change: Any) -> None:
+    model = llama()
+
+    def measured() -> Any:
+        result = getattr(aw, method)(aw.trace(model, None, input_ids=IDS))
+        return getattr(result, "map", result)
+
+    measured().layer(1)  # proves the description of the block, once for all traces
+    result = measured()
+    if method != "decompx":  # which computes all layers at once
+        result.layer(0)
+    change(model)
+    with pytest.raises(ValueError, match=r"changed after it was traced|returns something else"):
+        result.layer(1)
+
+
 def test_removal_asks_whether_the_model_is_the_same() -> None:
     model = llama()
     trace = aw.trace(model, None, input_ids=IDS)

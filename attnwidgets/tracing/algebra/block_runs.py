@@ -18,6 +18,7 @@ from attnwidgets.tracing.algebra.blocks import WITHOUT, Block, fitting, require_
 from attnwidgets.tracing.block_replay import RecordedBlock, captured
 from attnwidgets.tracing.gradients.gradient_hooks import quantised_weights
 from attnwidgets.tracing.layers import ModelLayer
+from attnwidgets.tracing.model_state import weights_of
 from attnwidgets.tracing.recording.borrow import origin, unwrap
 from attnwidgets.tracing.trace import Trace
 from attnwidgets.tracing.unsupported import UnsupportedModelError
@@ -52,7 +53,7 @@ class _BlockRun:
     """
 
     candidates: tuple[Block, ...]
-    weights: tuple[tuple[int, int], ...]
+    weights: int
     verified: Block | None = None
 
 
@@ -71,7 +72,7 @@ def block_of(trace: Any, layer: int, stack: str, method: str) -> Block:
     """
     with _lock:
         block_run = _blocks(trace, stack, method)[layer]
-        if block_run.weights != _weights(origin(block_run.candidates[0].module)):
+        if block_run.weights != weights_of(origin(block_run.candidates[0].module)):
             raise UnsupportedModelError(
                 f"{method} is not available: the model changed after it was traced (the weights of layer "
                 f"{layer} differ); trace it again, or restore them."
@@ -178,14 +179,6 @@ def structure_of(block: nn.Module) -> tuple[Any, ...]:
     )
 
 
-def _weights(block: nn.Module) -> tuple[tuple[int, int], ...]:
-    """Return a fingerprint of a block's weights: their addresses, and how often they were written to."""
-    return tuple(
-        (p.data_ptr(), 0 if p.is_inference() else p._version)  # noqa: SLF001 - torch has no public name for it
-        for p in block.parameters()
-    )
-
-
 def require_description(trace: Any, stack: str, method: str) -> None:
     """Reject a trace with blocks that no layout fits, without running the model.
 
@@ -198,6 +191,8 @@ def require_description(trace: Any, stack: str, method: str) -> None:
 
 def has_description(trace: Any, stack: str) -> bool:
     """Return whether a layout fits every block of a stack, without running the model."""
+    if isinstance(trace, Trace) and stack in _runs.get(trace, {}):
+        return True
     try:
         _layouts(trace, stack, "")
     except UnsupportedModelError:
@@ -274,7 +269,7 @@ def _blocks(trace: Any, stack: str, method: str) -> dict[int, _BlockRun]:
                     f"layer {number} differs); trace it again."
                 )
             candidates = _candidates(recorded.model, fits, block, method)
-            blocks[number] = _BlockRun(candidates, _weights(origin(candidates[0].module)))
+            blocks[number] = _BlockRun(candidates, weights_of(origin(candidates[0].module)))
         _runs.setdefault(trace, {})[stack] = blocks
         return blocks
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 import torch
 
 from attnwidgets._progress import progress
-from attnwidgets.tracing.algebra.block_runs import chain_of
+from attnwidgets.tracing.algebra.block_runs import block_of, chain_of
 from attnwidgets.tracing.algebra.decomposed_layer import DecomposedLayer, Sources, read_layer
 from attnwidgets.tracing.algebra.decomposition import BY_PRODUCT, Rules, Vectors
 from attnwidgets.tracing.algebra.steps import Affine
@@ -91,16 +91,18 @@ class DescribedLayers:
 
     def __init__(self, trace: Trace, stack: str, method: str) -> None:
         self.numbers = tuple(trace.layers(stack))
-        self._blocks = chain_of(trace, stack, method)
-        self._method = method
+        self._trace, self._stack, self._method = trace, stack, method
+        chain_of(trace, stack, method)
         self._cached: dict[int, DecomposedLayer] = {}
 
     def __len__(self) -> int:
-        return len(self._blocks)
+        return len(self.numbers)
 
     def __getitem__(self, layer: int) -> DecomposedLayer:
+        # Layers are also read long after the first: this raises if the weights changed meanwhile.
+        block = block_of(self._trace, self.numbers[layer], self._stack, self._method)
         if layer not in self._cached:
-            decomposed = read_layer(self._blocks[layer], self._method)
+            decomposed = read_layer(block, self._method)
             n_bytes = sum(other.n_bytes for other in (decomposed, *self._cached.values()))
             if n_bytes > _CACHED_BYTES:
                 self._cached.clear()
