@@ -306,6 +306,25 @@ def test_a_large_map_is_read_only_where_a_view_opens(minilm_trace, monkeypatch):
     assert [thumbs["source"] for thumbs in store.header["thumbs"]] == ["attention/token/self"]
 
 
+def test_thumbnails_in_a_unit_that_no_view_opens_in_wait_until_they_are_requested(softmax, monkeypatch):
+    pieces = [f"{'##' * (at % 2)}{at}" for at in range(200)]
+    maps = softmax((2, 2, 200, 200))
+
+    def opened(quick):
+        monkeypatch.setattr("attnwidgets.views.wire.store.QUICK_VALUES", quick)
+        store = aw.HeadGrid(aw.from_attentions(maps, pieces), unit="word").store
+        return store, {thumbs["source"]: thumbs for thumbs in store.header["thumbs"]}
+
+    at_once, sent = opened(maps.size)
+    assert {"attention/token/self", "attention/word/self"} <= set(sent)
+    store, others = opened(maps.size - 1)
+    assert "attention/word/self" in others
+    assert "attention/token/self" not in others
+    reply, (data,) = store.answer({"kind": "thumbs", "id": 1, "source": "attention/token/self"})
+    start = sent[reply["source"]]["offset"]
+    assert at_once.eager[start : start + len(data)] == data
+
+
 def test_thumbnails_that_take_long_show_how_far_they_are(softmax, monkeypatch):
     steps = []
     monkeypatch.setattr("attnwidgets.views.wire.thumbnails.SLOW_VALUES", 2**12)

@@ -33,6 +33,9 @@ LAYER_VALUES = 2**22
 OVERVIEW_VALUES = 2**27
 """Values of a source up to which it is read without a request."""
 
+QUICK_VALUES = 2**25
+"""Values of a source up to which thumbnails in units that no view opens in are not left to be requested."""
+
 SLOW_VALUES = 2**27
 """Values beyond which reading takes so long that its progress is shown."""
 

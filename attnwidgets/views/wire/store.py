@@ -28,7 +28,7 @@ from attnwidgets.views.wire.handlers import fault, reply, words
 from attnwidgets.views.wire.header import Pack, describe, opening_first, opening_matrix
 from attnwidgets.views.wire.jobs import Job, Jobs
 from attnwidgets.views.wire.media import MediaModel
-from attnwidgets.views.wire.reader import SLOW_VALUES
+from attnwidgets.views.wire.reader import QUICK_VALUES, SLOW_VALUES
 from attnwidgets.views.wire.runtime import SharedModel
 from attnwidgets.views.wire.sources import Source, is_special, same
 from attnwidgets.views.wire.widget import WidgetTrait
@@ -272,12 +272,18 @@ class TileStore(SharedModel):
         base = self._base
         if base is None:
             lasting = opening_first([source for source in sources if not source.on_demand], self._opens)
+            opened = {
+                source.id
+                for source in lasting
+                if source.unit == (self._opens or lasting[0].unit) or source.size <= QUICK_VALUES
+            }
             base = Pack(
                 lasting,
                 self._first,
                 all_heads=self._all_heads,
                 overview=self._overview,
                 special=self._special,
+                shown=opened,
             )
             self._base = base
         pack = Pack(

@@ -191,7 +191,9 @@ def _pooled(source: Source, layer: int, indices: Sequence[int], cells: Cells) ->
         whole = padded(source, layer)
         values = whole if len(indices) == len(whole) else whole[list(indices)]
         values = values[:, _where(rows), :][..., _where(cols)]
-        return pool(np.nan_to_num(values, nan=0.0, posinf=np.inf, neginf=-np.inf), cells.rows, cells.cols)
+        if np.isnan(values.max(initial=0.0)):
+            values = np.nan_to_num(values, nan=0.0, posinf=np.inf, neginf=-np.inf)
+        return pool(values, cells.rows, cells.cols)
     present = [at for at in indices if at < source.count(layer)]
     blocks = even(int(rows.sum()), cells.rows), even(int(cols.sum()), cells.cols)
     columns = _where(cols)
